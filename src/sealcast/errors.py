@@ -21,6 +21,7 @@
     │   ├── Corrupt           stored bytes are not what was written (names file and offset)
     │   ├── DiskFull          the write did not happen; nothing was acknowledged
     │   ├── Locked            another process holds what may be held once
+    │   ├── Busy              a queue is full: nothing was put in
     │   └── MissingExtra      an optional package is not installed (names the command that installs it)
     └── Bug               us: an invariant of ours does not hold; please report
 
@@ -232,6 +233,12 @@ class Locked(Unavailable):
     """Another process holds what may be held only once."""
 
     code = "locked"
+
+
+class Busy(Unavailable):
+    """A queue is full: nothing was put in. Try again a little later."""
+
+    code = "busy"
 
 
 class MissingExtra(Unavailable):

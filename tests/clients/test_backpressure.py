@@ -8,8 +8,7 @@ import pytest
 
 from sealcast.clients import publisher as module
 from sealcast.clients.publisher import Publisher
-from sealcast.control.topics import Busy
-from sealcast.errors import Unavailable
+from sealcast.errors import Busy, Unavailable
 from sealcast.model import Event, Schema
 from sealcast.trust.deployment import Realm
 from tests.clients.pump import pump

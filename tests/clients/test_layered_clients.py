@@ -17,9 +17,9 @@ from sealcast.errors import CannotOpen, Corrupt, EventRejected, FilterRejected, 
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
+from sealcast.log.post_log import PostLog
 from sealcast.model import Event, Position, Schema
 from sealcast.model.protection import Layered
-from sealcast.protections.layered.filters.posts import PostLog
 from sealcast.protections.layered.interests import LayeredInterests
 from sealcast.protections.layered.together import refresh_all
 from sealcast.trust.deployment import Realm

@@ -10,12 +10,11 @@ import pytest
 
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
-from sealcast.control.topics import Busy
-from sealcast.errors import FilterRejected, Misuse
+from sealcast.errors import Busy, FilterRejected, Misuse
 from sealcast.log.port import Record
+from sealcast.log.post_log import PostLog
 from sealcast.model import Event
 from sealcast.protections.layered import together
-from sealcast.protections.layered.filters.posts import PostLog
 from sealcast.protections.layered.interests import LayeredInterests
 from sealcast.protections.layered.telling import RightChanges
 from sealcast.protections.layered.together import refresh_all, subscribe_together

@@ -50,8 +50,8 @@ def test_a_mailbox_has_what_is_its_own_in_order(topic: TopicMaker) -> None:
 
 def test_pieces_without_the_slot_are_not_even_opened(topic: TopicMaker, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
-    read = Pieces.read
-    monkeypatch.setattr(Pieces, "read", lambda self, name, digest: (opened.append(name), read(self, name, digest))[1])
+    read = Pieces.bytes_of
+    monkeypatch.setattr(Pieces, "bytes_of", lambda self, name: (opened.append(name), read(self, name))[1])
     assert len(positions(slot_mailbox(topic.root, 5, "bob"))) == 2
     assert len(opened) == 1
     opened.clear()

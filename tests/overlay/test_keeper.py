@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sealcast.control.topics import Busy
+from sealcast.errors import Busy
+from sealcast.log.post_log import PostLog
 from sealcast.protections.layered.filters.checks import PostReason
 from sealcast.protections.layered.filters.keeper import TableKeeper
-from sealcast.protections.layered.filters.posts import PostLog
 from tests.overlay.filters_world import (
     EVENTS,
     SHAPE,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from sealcast.log.post_log import PostLog
 from sealcast.protections.layered.filters.checks import PostReason
-from sealcast.protections.layered.filters.posts import PostLog
 from sealcast.trust.keys.layer_keys import overlay_of
 from sealcast.trust.realm.overlays import Overlay
 from tests.overlay.filters_world import EVENTS, SHAPE, Realms, World, check, quick_realms, refused, wants

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from sealcast.control.budgets import Allowance
+from sealcast.log.post_log import PostLog
 from sealcast.primitives.sign import SigningKey
 from sealcast.protections.layered.filters.checks import PostReason
 from sealcast.protections.layered.filters.keeper import TableKeeper
 from sealcast.protections.layered.filters.posting import PARTS
-from sealcast.protections.layered.filters.posts import Numbered, PostLog, signed_posts
+from sealcast.protections.layered.filters.posts import Numbered, signed_posts
 from sealcast.protections.layered.messages import FilterMessage
 from sealcast.protections.layered.table import RoutingTable
 from sealcast.protections.layered.tree import TreeId

@@ -11,18 +11,18 @@ import pytest
 
 from sealcast.clients.publisher import Publisher
 from sealcast.control.budgets import Allowance
-from sealcast.control.topics import Busy
-from sealcast.errors import FilterRejected
+from sealcast.errors import Busy, FilterRejected
 from sealcast.filters.labels import Conjunction, LabelFilter
+from sealcast.log import post_log as posting
+from sealcast.log.post_log import PostLog
 from sealcast.model import Event, Schema
 from sealcast.model.protection import Layered
 from sealcast.protections.layered import admit as admission
 from sealcast.protections.layered.client import CLIENT
 from sealcast.protections.layered.filters import intake as taking_in
-from sealcast.protections.layered.filters import posts as posting
 from sealcast.protections.layered.filters.checks import Doorkeeper, PostReason
 from sealcast.protections.layered.filters.keeper import TableKeeper
-from sealcast.protections.layered.filters.posts import Numbered, PostLog, signed_posts
+from sealcast.protections.layered.filters.posts import Numbered, signed_posts
 from sealcast.protections.layered.filters.queue import PostQueue, WaitingPost
 from sealcast.protections.layered.filters.turns import TurnDraft
 from sealcast.protections.layered.messages import FilterMessage, arranged

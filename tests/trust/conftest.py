@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sealcast.control.topics import ControlPlane
+from sealcast.log.control_topics import ControlPlane
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from sealcast.control.discovery.store import AdvertisementStore
 from sealcast.control.envelopes import EnvelopeParty, EnvelopeRecipient, ProvenMessage
 from sealcast.control.journal import Journal
 from sealcast.control.service import Answer, Handler, Noise, Service
-from sealcast.control.topics import ControlPlane
+from sealcast.log.control_topics import ControlPlane
 from sealcast.primitives.hpke import KemKey
 from sealcast.primitives.p256 import P256SigningKey
 from sealcast.primitives.sign import SigningKey as FrameKey

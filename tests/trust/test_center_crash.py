@@ -20,8 +20,8 @@ from sealcast.control.center.service import center_service
 from sealcast.control.correspondence import Correspondent
 from sealcast.control.envelopes import ControlMessage, EnvelopeRecipient
 from sealcast.control.journal import Journal
-from sealcast.control.topics import ControlPlane
 from sealcast.errors import Unavailable
+from sealcast.log.control_topics import ControlPlane
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState

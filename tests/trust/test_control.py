@@ -14,8 +14,8 @@ from sealcast.control.asking import ServiceAddress
 from sealcast.control.envelopes import MAX_ENVELOPE_BYTES, ControlMessage, EnvelopeParty, ProvenMessage, seal
 from sealcast.control.journal import Journal
 from sealcast.control.service import MAX_SENT, Answer, Service, ServiceRefused
-from sealcast.control.topics import Busy, ControlPlane, new_topic_id
-from sealcast.errors import Misuse, NotFound, Rejected, SealcastError, Unavailable
+from sealcast.errors import Busy, Misuse, NotFound, Rejected, SealcastError, Unavailable
+from sealcast.log.control_topics import ControlPlane, new_topic_id
 from tests.trust.control_world import REALM, SECOND, Echo
 from tests.trust.tampering import Cast
 

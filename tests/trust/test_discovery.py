@@ -20,8 +20,8 @@ from sealcast.control.discovery.restrictions import Restrictions
 from sealcast.control.discovery.store import AdvertisementStore
 from sealcast.control.envelopes import ControlMessage, EnvelopeParty, ProvenMessage, open_reply, seal
 from sealcast.control.service import Answer, Noise, ServiceRefused
-from sealcast.control.topics import ControlPlane
 from sealcast.errors import Corrupt, Misuse, NotFound, Rejected, Unavailable
+from sealcast.log.control_topics import ControlPlane
 from sealcast.wire import cbor
 from tests.trust.advertising import HOUR, bent_advertisements, topic
 from tests.trust.control_world import NOW, REALM, SECOND, Echo, Nodes, Undecided

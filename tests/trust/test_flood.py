@@ -15,8 +15,8 @@ from sealcast.control.budgets import Allowance, Budgets
 from sealcast.control.envelopes import MAX_ENVELOPE_BYTES, ControlMessage, EnvelopeParty, seal
 from sealcast.control.journal import Journal
 from sealcast.control.service import Noise, Service
-from sealcast.control.topics import MAX_QUEUE, Busy, ControlPlane
-from sealcast.errors import Misuse, NotFound
+from sealcast.errors import Busy, Misuse, NotFound
+from sealcast.log.control_topics import MAX_QUEUE, ControlPlane
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.wire import cbor
 from tests.trust.control_world import REALM, SECOND, Echo
@@ -274,7 +274,7 @@ def test_two_handles_may_serve_one_service(tmp_path: Path) -> None:
 _SERVE = """
 import sys
 from pathlib import Path
-from sealcast.control.topics import ControlPlane
+from sealcast.log.control_topics import ControlPlane
 plane = ControlPlane(Path(sys.argv[1]), origin="another process")
 for line in sys.stdin:
     plane.post(bytes.fromhex(sys.argv[2]), bytes.fromhex(line.strip()))

@@ -27,8 +27,8 @@ from sealcast.control.envelopes import (
 )
 from sealcast.control.running import Running
 from sealcast.control.service import ServiceRefused, unwrap
-from sealcast.control.topics import ControlPlane
 from sealcast.errors import CannotOpen, Misuse, NotFound, Rejected, Unavailable
+from sealcast.log.control_topics import ControlPlane
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.topic_keys import PAIR_KEY_INFO, place
 from sealcast.trust.realm.changes import Access, Right

@@ -122,9 +122,7 @@ def describe(here: Realm, interest: Interest) -> dict[str, object]:
 
 def suspensions(here: Realm, topic: str) -> dict[str, SuspensionNote]:
     """By subscription, those that got nothing of some pieces, because their filters ask for too much work."""
-    from sealcast.log import suspended
-
-    found = [suspended.notes(here.paths.topic(topic, broker).root) for broker in here.state().serving(topic)]
+    found = [here.site.suspended(topic, broker) for broker in here.state().serving(topic)]
     return {id: note for each in found for id, note in each.items()}
 
 

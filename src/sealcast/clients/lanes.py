@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sealcast.errors import Bug
-from sealcast.log.ledger import LedgerReader
+from sealcast.log.lane_log import LaneLog, LocalLaneLog
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.frames import FrameSealer
 from sealcast.trust.handles import EntityRealm
@@ -22,10 +22,16 @@ class Lane(Unpicklable):
 
     def __init__(self, realm: EntityRealm, topic: str, broker: str, publisher: str) -> None:
         self.broker = broker
-        about, paths = realm.state().topic(topic), realm.paths.topic(topic, broker)
-        self._log = realm.outbox(topic, broker) if about.protection.peers else realm.frames(topic, broker)
-        self.partition = self._log.own[partition_of(publisher, about.partitions)]
-        self._ledger = LedgerReader((paths.sent if about.protection.peers else paths).ledger)
+        state = realm.state()
+        about = state.topic(topic)
+        number = partition_of(publisher, about.partitions)
+        self._log: LaneLog
+        if about.protection.peers:
+            paths = realm.paths.topic(topic, broker)
+            self._log = LocalLaneLog(realm.outbox(topic, broker), number, paths.sent.ledger)
+        else:
+            self._log = realm.site.of(publisher).frames(state, topic, broker, number)
+        self.partition = self._log.partition
         #: Numbers and nonces are a sealer's own: another lane, or another epoch, has another.
         self.sealer: FrameSealer | None = None
 
@@ -37,32 +43,22 @@ class Lane(Unpicklable):
 
     def waiting(self) -> int:
         """Frames in its partition that the pipeline has not taken yet."""
-        last = self._ledger.last_span()
-        taken = last.end.partitions if last is not None else ()
-        at = self._log.numbered(self.partition)
-        return max(0, self._log.partition(self.partition).end() - (taken[at] if at < len(taken) else 0))
+        return self._log.waiting()
 
     @property
     def directory(self) -> Path:
         """Where the partition that it writes to lies."""
-        return self._log.partition(self.partition).directory
+        return self._log.directory
 
-    def append(self, frames: Sequence[bytes]) -> range:
+    def append(self, frames: Sequence[bytes]) -> Sequence[int]:
         """Their offsets; durable on return."""
-        return self._log.partition(self.partition).append(frames)
+        return self._log.append(frames)
 
     def newest(self, most: int, most_bytes: int) -> list[bytes]:
         """The last frames in its partition, at most so many, the oldest first."""
-        log = self._log.partition(self.partition)
-        end = log.end()
-        start = max(log.start(), end - most)
-        sizes = log.sizes(start, end)
-        while sizes and sum(sizes) > most_bytes:
-            start, sizes = start + 1, sizes[1:]
-        return [record.data for record in log.read(start, end)]
+        return self._log.newest(most, most_bytes)
 
     def close(self) -> None:
-        self._ledger.close()
         self._log.close()
 
 

@@ -17,9 +17,8 @@ from typing import Final
 
 from sealcast.clients.lanes import Lane
 from sealcast.clients.lanes import partition_of as partition_of
-from sealcast.control.topics import Busy
 from sealcast.control.wallet import Held, Wallet
-from sealcast.errors import EventRejected, Misuse
+from sealcast.errors import Busy, EventRejected, Misuse
 from sealcast.filters.readers import predicate
 from sealcast.log.closing import Closing
 from sealcast.model.bounded import bounded
@@ -105,7 +104,7 @@ class Publisher(Closing):
         """What one thread at a time publishes under. After a fork, the child starts anew: what it has is its parent's,
         and under the same boot both would give the same numbers to different events."""
         if os.getpid() != self._process:
-            self._start(type(self.realm)(self.realm.paths.root, clock=self.realm.clock))
+            self._start(self.realm.reopen())
         return self._lock
 
     @property

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sealcast.log.replays import READER_SLOT, Replayed, Replays
+from sealcast.log.pieces import verified
+from sealcast.log.replays import READER_SLOT, Replayed
 from sealcast.model.event import OpenedEvent
 from sealcast.protections.port import client_side
 from sealcast.trust.handles import EntityRealm
@@ -18,8 +19,8 @@ def replayed_events(realm: EntityRealm, topic: str, broker: str, replayed: Repla
     state.require(Right.SUBSCRIBE, topic, replayed.reader, realm.clock())
     side = client_side(state.topic(topic).protection)
     opens = side.opens_with(state, topic, broker, READER_SLOT, lambda epoch: identity.topic_keys(state, topic, epoch))
-    pieces = Replays(realm.paths.topic(topic, broker).root).pieces
+    journal = realm.site.of(replayed.reader).journal(topic, broker, "replays")
     for ref in replayed.pieces:
-        piece = sealed.parse(pieces.read(ref.name, ref.digest))
+        piece = sealed.parse(verified(journal.piece(ref.name), ref.digest, f"{journal.shown}/pieces/{ref.name}"))
         events, uses = piece.rows_for(READER_SLOT)
         yield from (opens(piece, event, use) for event, use in zip(events.tolist(), uses.tolist(), strict=True))

@@ -37,8 +37,6 @@ from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState
 
 EVENTS_PER_POLL: Final = 1_000
-#: How often a waiting subscriber looks for new batches.
-LOOK_SECONDS: Final = 0.05
 
 
 @dataclass(slots=True)
@@ -105,7 +103,7 @@ class Subscriber(Closing, Unpicklable):
             left = deadline - time.monotonic()
             if events or left <= 0:
                 return events
-            time.sleep(min(LOOK_SECONDS, left))
+            self._inbox.mail.wait(left)
 
     def __iter__(self) -> Iterator[OpenedEvent]:
         """Everything that is there by now."""

@@ -25,13 +25,12 @@ from sealcast.control.envelopes import (
     seal,
 )
 from sealcast.control.service import ServiceTurn, unwrap
-from sealcast.control.topics import Busy, ControlPlane
-from sealcast.errors import NotFound, Unavailable
+from sealcast.errors import Busy, NotFound, Unavailable
 from sealcast.log.closing import Closing
+from sealcast.log.control_topics import LOOK_SECONDS, AskingPlane
 
 ATTEMPTS: Final = 4
 PATIENCE_S: Final = 5.0
-_POLL_S: Final = 0.01
 #: A whole queue is taken in fewer.
 _MOST_TURNS: Final = 16
 #: Answers on one topic before another takes its place, files and all.
@@ -51,7 +50,7 @@ class Asker(Closing):
 
     def __init__(
         self,
-        plane: ControlPlane,
+        plane: AskingPlane,
         me: EnvelopeParty,
         realm: bytes,
         verify: Verify,
@@ -118,9 +117,9 @@ class Asker(Closing):
             if isinstance(done, ServiceTurn) and done.taken and turns < _MOST_TURNS:
                 # Others were before us in the queue.
                 continue
-            if turn is not None or time.monotonic() > until:
+            if turn is not None or time.monotonic() >= until:
                 return None
-            time.sleep(_POLL_S)
+            self._plane.wait(topic, self._heard, until - time.monotonic())
 
     def close(self) -> None:
         """Nobody need answer any more."""
@@ -140,4 +139,4 @@ class Asker(Closing):
         if turn is not None:
             turn()
         else:
-            time.sleep(_POLL_S * (2 << attempt))
+            time.sleep(LOOK_SECONDS * (2 << attempt))

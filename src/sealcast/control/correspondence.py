@@ -19,9 +19,9 @@ from sealcast.control.discovery.embedded import RealmDiscovery
 from sealcast.control.envelopes import EnvelopeRecipient, ProvenMessage
 from sealcast.control.service import Service
 from sealcast.control.serving import AtHand
-from sealcast.control.topics import ControlPlane
 from sealcast.errors import Unavailable
 from sealcast.log.closing import Closing
+from sealcast.log.control_topics import AskingPlane
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.identity import Identity
@@ -37,7 +37,7 @@ class Correspondent(Unpicklable, Closing):
     def __init__(self, realm: OpenRealm, identity: Identity, *, at_hand: AtHand | None = None) -> None:
         """`at_hand` opens the services that this process may answer for; without it, all of them run elsewhere."""
         self._realm, self._identity, self._at_hand = realm, identity, at_hand
-        self._plane: ControlPlane | None = None
+        self._plane: AskingPlane | None = None
         self._asker: Asker | None = None
         self._discovery: RealmDiscovery | None = None
         self._services: dict[Key, Service] = {}
@@ -98,7 +98,7 @@ class Correspondent(Unpicklable, Closing):
 
     def _here(self) -> Asker:
         if self._asker is None:
-            self._plane = ControlPlane(self._realm.paths.root)
+            self._plane = self._realm.site.of(self.name).control()
             me = embedded.party(self._realm, self._identity)
             verify = embedded.verifier(self._realm)
             self._asker = Asker(self._plane, me, self._realm.id, verify, clock=self._realm.clock)

@@ -45,7 +45,7 @@ from sealcast.trust.certificates import signed
 from sealcast.trust.certificates.certificate import Certificate
 from sealcast.trust.certificates.signed import SignedReason, SignedRejected
 from sealcast.wire import cbor
-from sealcast.wire.limits import MAX_TIME_MICROS
+from sealcast.wire.limits import MAX_ENVELOPE_BYTES, MAX_TIME_MICROS
 
 MAGIC: Final = "sealcast-envelope"
 VERSION: Final = 1
@@ -53,9 +53,8 @@ ID_BYTES: Final = 16
 MAX_KIND_BYTES: Final = 48
 MAX_NAME_BYTES: Final = 64
 #: The largest bucket; everything that is asked or answered fits, or comes in parts.
-MAX_OPENED_BYTES: Final = 1 << 20
+MAX_OPENED_BYTES: Final = MAX_ENVELOPE_BYTES - hpke.OVERHEAD_BYTES - 64
 MIN_OPENED_BYTES: Final = 2_048
-MAX_ENVELOPE_BYTES: Final = MAX_OPENED_BYTES + hpke.OVERHEAD_BYTES + 64
 #: What an envelope may carry: the rest of the largest bucket is for the certificate and the fields around it.
 MAX_BODY_BYTES: Final = MAX_OPENED_BYTES - 16_384
 #: How far a request's time may be from the clock of who opens it.

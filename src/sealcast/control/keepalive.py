@@ -65,7 +65,7 @@ class KeepAlive(Unpicklable):
 
     def _renew(self, ids: tuple[str, ...]) -> None:
         # A handle of its own: the reader's belongs to the reader's thread.
-        realm = EntityRealm(self._realm.paths.root, clock=self._realm.clock)
+        realm = self._realm.reopen()
         try:
             with Wallet(realm, self._identity.name, identity=self._identity) as wallet:
                 for first in range(0, len(ids), MAX_IDS):

@@ -20,9 +20,9 @@ from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.node import DiscoveryNode
 from sealcast.control.discovery.restrictions import Restrictions
 from sealcast.control.service import Service, ServiceTurn
-from sealcast.control.topics import ControlPlane
 from sealcast.errors import NotFound
 from sealcast.log.closing import Closing
+from sealcast.log.control_topics import ControlPlane
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.certificates.certificate import Role
 from sealcast.trust.handles import OpenRealm

@@ -37,8 +37,8 @@ from sealcast.control.envelopes import (
     seal,
 )
 from sealcast.control.journal import MAX_ANSWERED, MAX_ANSWERED_EACH, Answered, Journal, ListeningPlace
-from sealcast.control.topics import Busy, ControlPlane, Posted
-from sealcast.errors import Corrupt, FrameRejected, Misuse, NotFound, Rejected, SealcastError, Unavailable
+from sealcast.errors import Busy, Corrupt, FrameRejected, Misuse, NotFound, Rejected, SealcastError, Unavailable
+from sealcast.log.control_topics import ControlPlane, Posted
 from sealcast.wire import cbor
 
 REFUSED: Final = "refused"

@@ -15,7 +15,7 @@ from sealcast.control.discovery import embedded
 from sealcast.control.discovery.advertisements import DEFAULT_LIFETIME_US, What
 from sealcast.control.discovery.restrictions import Restrictions
 from sealcast.control.service import SENDER_ALLOWANCE, Handler, Service
-from sealcast.control.topics import ControlPlane
+from sealcast.log.control_topics import ControlPlane
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.realm.changes import Change

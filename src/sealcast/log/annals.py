@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from sealcast.errors import Bug, Corrupt, FrameRejected
+from sealcast.errors import Bug, Corrupt, FrameRejected, Misuse
 from sealcast.log import files
 from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
-from sealcast.log.port import Record
+from sealcast.log.journal import LogPlace, open_log
+from sealcast.log.port import PartitionLog, Record
 from sealcast.primitives import kdf, mac
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.primitives.sign import SIGNATURE_BYTES, SigningKey, VerifyKey
@@ -89,9 +90,18 @@ R = TypeVar("R", bound=TaggedRecord)
 class TaggedLog(Closing, Unpicklable, Generic[R], ABC):
     """A log whose records carry their broker's tag, and its signature. Anyone can read it, and verify what it can."""
 
-    def __init__(self, directory: Path, context: bytes, key: VerifiedBy | None = None) -> None:
-        self.directory, self._context, self._key = directory, context, key
-        self._log: EmbeddedLog | None = None
+    def __init__(self, place: Path | LogPlace, context: bytes, key: VerifiedBy | None = None) -> None:
+        self._place, self._context, self._key = place, context, key
+        #: As messages call it.
+        self.shown = place.shown if isinstance(place, LogPlace) else str(place)
+        self._log: PartitionLog | None = None
+
+    @property
+    def directory(self) -> Path:
+        """Where its broker writes it."""
+        if isinstance(self._place, LogPlace):
+            raise Misuse(f"{self.shown} is read only here: its broker alone writes it, elsewhere")
+        return self._place
 
     def end(self) -> int:
         """How many records there are. Cheap: ask as often as you like."""
@@ -103,24 +113,23 @@ class TaggedLog(Closing, Unpicklable, Generic[R], ABC):
             self._log.close()
             self._log = None
 
-    def _reading(self) -> EmbeddedLog | None:
-        # What was never written to has no directory yet: it is an empty log, and a follower waits for it.
-        if self._log is None and self.directory.is_dir():
-            self._log = EmbeddedLog(self.directory, read_only=True)
+    def _reading(self) -> PartitionLog | None:
+        if self._log is None:
+            self._log = self._place.open() if isinstance(self._place, LogPlace) else open_log(self._place)
         return self._log
 
     @abstractmethod
     def _parse(self, record: Record) -> R:
         """What a record says; Corrupt when it is not one that the broker wrote."""
 
-    def _at(self, log: EmbeddedLog, index: int) -> R:
+    def _at(self, log: PartitionLog, index: int) -> R:
         (record,) = log.read(index, index + 1)  # to its end, so that the next in line is found at once
         return self._parse(record)
 
-    def _tag_before(self, log: EmbeddedLog, index: int) -> bytes:
+    def _tag_before(self, log: PartitionLog, index: int) -> bytes:
         return self._at(log, index - 1).tag if index else GENESIS
 
-    def _chained(self, log: EmbeddedLog, start: int, end: int | None = None) -> Iterator[R]:
+    def _chained(self, log: PartitionLog, start: int, end: int | None = None) -> Iterator[R]:
         """Records from `start` on, each verified to follow the one before."""
         before = self._tag_before(log, start)
         for record in log.read(start, end):
@@ -170,7 +179,7 @@ class TaggedLog(Closing, Unpicklable, Generic[R], ABC):
         return body, tag
 
     def _where(self, record: Record) -> str:
-        return f"{self.directory}: record {record.offset}"
+        return f"{self.shown}: record {record.offset}"
 
 
 def _sized(outer: dict[int, object], tag: bytes, signature: bytes) -> bool:

@@ -27,6 +27,7 @@ from sealcast.log.annals import GENESIS as GENESIS
 from sealcast.log.annals import TaggedLog, TaggedRecord, VerifiedBy
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.entry import Entry, PieceRef
+from sealcast.log.journal import Journal, LogPlace
 from sealcast.log.offsets import PinnedOffset, check_continuity
 from sealcast.log.pieces import Pieces
 from sealcast.log.port import Record
@@ -57,16 +58,21 @@ class LedgerReader(TaggedLog[Committed]):
     """Reads a ledger. With the journal key every tag is verified, or every signature with the broker's public key;
     without either, that records are whole and follow each other."""
 
-    def __init__(self, directory: Path | str, key: VerifiedBy | None = None) -> None:
-        super().__init__(Path(directory), _CONTEXT, key)
-        self.reseals = Reseals(self.directory.with_name("reseals"), key)
+    def __init__(self, place: Path | str | Journal, key: VerifiedBy | None = None) -> None:
+        """In a directory, with its reseals beside it; or as the one of a journal."""
+        if isinstance(place, Path | str):
+            super().__init__(Path(place), _CONTEXT, key)
+            self.reseals = Reseals(self.directory.with_name("reseals"), key)
+        else:
+            super().__init__(LogPlace.of(place, "ledger"), _CONTEXT, key)
+            self.reseals = Reseals(LogPlace.of(place, "reseals"), key)
 
     def entries(self, start: int = 0, end: int | None = None) -> Iterator[Committed]:
         """Committed batches from `start` on, each verified to follow the one before."""
         log = self._reading()
         if log is None:
             if start:
-                raise NotFound(f"{self.directory} has no records; record {start} was asked for")
+                raise NotFound(f"{self.shown} has no records; record {start} was asked for")
             return
         yield from self._chained(log, start, end)
 
@@ -74,7 +80,7 @@ class LedgerReader(TaggedLog[Committed]):
         """One record, by its number."""
         log = self._reading()
         if log is None:
-            raise NotFound(f"{self.directory} has no records; record {index} was asked for")
+            raise NotFound(f"{self.shown} has no records; record {index} was asked for")
         return self._at(log, index)
 
     def tag_before(self, index: int) -> bytes:
@@ -103,7 +109,7 @@ class LedgerReader(TaggedLog[Committed]):
             entry = committed.entry
             expected = before.end if before else PinnedOffset.initial(len(entry.start.partitions))
             if entry.start != expected:
-                raise Corrupt(f"{self.directory}: record {committed.index} starts at {entry.start}, not at {expected}")
+                raise Corrupt(f"{self.shown}: record {committed.index} starts at {entry.start}, not at {expected}")
             before, count = entry, count + 1
         return count
 

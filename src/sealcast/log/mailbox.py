@@ -25,13 +25,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
-from sealcast.errors import Corrupt, Misuse, NotFound
+from sealcast.errors import Bug, Corrupt, Misuse, NotFound
 from sealcast.log.annals import JournalSigner
 from sealcast.log.cursor import Cursor, CursorFile, Saved
 from sealcast.log.entry import PieceRef
 from sealcast.log.had import Had
+from sealcast.log.journal import DirectoryJournal
 from sealcast.log.ledger import GENESIS
-from sealcast.log.piece_reader import P, Piece, PieceReader, hop_reader, peer_reader, sealed_reader
+from sealcast.log.piece_reader import P, Piece, PieceReader, Source, hop_reader, peer_reader, sealed_reader
 from sealcast.model.event import Position
 from sealcast.wire import excerpts, hops, notifications, peer_pieces, sealed
 from sealcast.wire.hops import HopPiece
@@ -167,9 +168,14 @@ class _Part(Generic[P]):
 class Mailbox(Generic[P]):
     """What one recipient gets from one ledger, after its durable cursor."""
 
-    def __init__(self, reader: PieceReader[P], recipient: Recipient[P], *, owns_reader: bool = False) -> None:
+    def __init__(
+        self, reader: PieceReader[P], recipient: Recipient[P], cursors: Path, *, owns_reader: bool = False
+    ) -> None:
+        """`cursors` is the directory that the recipient keeps its own cursor in."""
         self.reader, self.recipient, self._owns_reader = reader, recipient, owns_reader
-        self._file = CursorFile(reader.root / "cursors", recipient.name, recipient.slot)
+        self._file = CursorFile(cursors, recipient.name, recipient.slot)
+        #: How many records the ledger had when it was last read to its end.
+        self.known_end = 0
 
     def deliveries(self, start: Cursor | None = None, *, end: int | None = None) -> Iterator[Delivery[P]]:
         """Everything after the cursor (or from `start`) that is committed by now, before ledger record `end`."""
@@ -197,7 +203,9 @@ class Mailbox(Generic[P]):
             self.reader.close()
 
     def _parts(self, at: Cursor, end: int | None = None) -> Iterator[_Part[P]]:
-        for index in range(at.entry, self.reader.end() if end is None else end):
+        if end is None:
+            end = self.known_end = self.reader.end()
+        for index in range(at.entry, end):
             committed = self.reader.record(index)
             for number, ref in enumerate(committed.entry.pieces):
                 if (index, number) < (at.entry, at.piece) or not self.recipient.concerns(ref):
@@ -310,21 +318,32 @@ class Mailbox(Generic[P]):
 
 
 def slot_mailbox(
-    topic: PieceReader[SealedPiece] | Path | str, slot: int, name: str, by: JournalSigner | None = None
+    topic: PieceReader[SealedPiece] | Source,
+    slot: int,
+    name: str,
+    by: JournalSigner | None = None,
+    cursors: Path | None = None,
 ) -> Mailbox[SealedPiece]:
-    """A subscriber's mailbox at a broker that seals for slots."""
+    """A subscriber's mailbox at a broker that seals for slots. Without a place for cursors, it is in the directory."""
     shared = isinstance(topic, PieceReader)
     reader = topic if isinstance(topic, PieceReader) else sealed_reader(topic, key=by)
-    return Mailbox(reader, SlotRecipient(name, slot), owns_reader=not shared)
+    return Mailbox(reader, SlotRecipient(name, slot), cursors or _beside(reader), owns_reader=not shared)
 
 
 def hop_mailbox(
-    hops: Path | str, name: str, by: JournalSigner | None = None, *, routes: bool = False
+    source: Source, name: str, by: JournalSigner | None = None, cursors: Path | None = None, *, routes: bool = False
 ) -> Mailbox[HopPiece]:
     """A subscriber's mailbox at a broker of an overlay."""
-    return Mailbox(hop_reader(hops, key=by), NamedRecipient(name, routes), owns_reader=True)
+    reader = hop_reader(source, key=by)
+    return Mailbox(reader, NamedRecipient(name, routes), cursors or _beside(reader), owns_reader=True)
 
 
 def inbox_mailbox(directory: Path | str, name: str, by: JournalSigner | None = None) -> Mailbox[PeerPiece]:
     """The inbox of a subscriber that is a peer."""
-    return Mailbox(peer_reader(directory, key=by), OwnRecipient(name), owns_reader=True)
+    return Mailbox(peer_reader(directory, key=by), OwnRecipient(name), Path(directory) / "cursors", owns_reader=True)
+
+
+def _beside(reader: PieceReader[P]) -> Path:
+    if not isinstance(reader.journal, DirectoryJournal):
+        raise Bug(f"{reader.journal.shown} is elsewhere: a cursor is kept by its owner")
+    return reader.journal.root / "cursors"

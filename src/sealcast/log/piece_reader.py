@@ -17,8 +17,9 @@ from typing import Final, Generic, Protocol, TypeVar
 from sealcast.errors import Corrupt, FrameRejected, NotFound
 from sealcast.log.annals import VerifiedBy
 from sealcast.log.entry import PieceRef
+from sealcast.log.journal import DirectoryJournal, Journal
 from sealcast.log.ledger import Committed, LedgerReader
-from sealcast.log.pieces import Pieces
+from sealcast.log.pieces import checked_name, verified
 from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
 from sealcast.wire import hops, peer_pieces, sealed
@@ -31,6 +32,8 @@ CACHE_BYTES: Final = 256 << 20
 #: The same for hop pieces: a process may read the ledgers of a whole tree.
 HOP_CACHE_BYTES: Final = 64 << 20
 CACHE_RECORDS: Final = 4096
+#: A journal, or the directory that it is in.
+Source = Path | str | Journal
 
 
 class SourceFrame(Protocol):
@@ -63,13 +66,13 @@ class PieceReader(Generic[P]):
     """One ledger and its pieces, for any number of mailboxes and threads."""
 
     def __init__(
-        self, root: Path | str, parse: Callable[[bytes], P], *, cache_bytes: int, key: VerifiedBy | None = None
+        self, source: Source, parse: Callable[[bytes], P], *, cache_bytes: int, key: VerifiedBy | None = None
     ) -> None:
-        """`root` has `ledger/` and `pieces/`; `parse` raises FrameRejected for what is no such piece. `key` is what the
-        ledger's records are verified by."""
-        self.root = Path(root)
-        self.ledger = LedgerReader(self.root / "ledger", key)
-        self._pieces, self._parse, self._cache_bytes = Pieces(self.root / "pieces"), parse, cache_bytes
+        """A journal, or the directory that it is in; `parse` raises FrameRejected for what is no such piece. `key` is
+        what the ledger's records are verified by."""
+        self.journal = DirectoryJournal(source) if isinstance(source, Path | str) else source
+        self.ledger = LedgerReader(self.journal, key)
+        self._parse, self._cache_bytes = parse, cache_bytes
         self._guard = threading.Lock()
         self._records: OrderedDict[int, Committed] = OrderedDict()
         self._reseals = 0
@@ -79,6 +82,10 @@ class PieceReader(Generic[P]):
     def end(self) -> int:
         """How many records there are. Cheap: ask as often as you like."""
         return self.ledger.end()
+
+    def wait(self, known: int, seconds: float) -> None:
+        """Returns when there may be more than `known` records, and in any case when the time is over."""
+        self.journal.wait(known, seconds)
 
     def record(self, index: int) -> Committed:
         """A record of the ledger, verified to follow the one before."""
@@ -90,7 +97,7 @@ class PieceReader(Generic[P]):
             if known is None:
                 known, before = self.ledger.at(index), self._records.get(index - 1)
                 if known.previous != (before.tag if before is not None else self.ledger.tag_before(index)):
-                    raise Corrupt(f"{self.ledger.directory}: record {index} does not follow record {index - 1}")
+                    raise Corrupt(f"{self.ledger.shown}: record {index} does not follow record {index - 1}")
                 self._records[index] = known
                 while len(self._records) > CACHE_RECORDS:
                     self._records.popitem(last=False)
@@ -148,15 +155,15 @@ class PieceReader(Generic[P]):
         self.ledger.close()
 
     def _load(self, ref: PieceRef) -> P:
-        path = self._pieces.path(ref.name)
+        where = f"{self.journal.shown}/pieces/{checked_name(ref.name)}"
         try:
-            piece = self._parse(self._pieces.read(ref.name, ref.digest))
+            piece = self._parse(verified(self.journal.piece(ref.name), ref.digest, where))
         except NotFound:
-            raise Corrupt(f"{path} is gone; the ledger names it", hint="restore it from a copy") from None
+            raise Corrupt(f"{where} is gone; the ledger names it", hint="restore it from a copy") from None
         except FrameRejected as problem:
-            raise Corrupt(f"{path} is the piece that was committed, and no piece: {problem.message}") from None
+            raise Corrupt(f"{where} is the piece that was committed, and no piece: {problem.message}") from None
         if (piece.partition, piece.first_offset, piece.end_offset) != (ref.partition, ref.first, ref.end):
-            raise Corrupt(f"{path} covers something else than the ledger says")
+            raise Corrupt(f"{where} covers something else than the ledger says")
         return piece
 
 
@@ -165,21 +172,21 @@ def _covers(ref: PieceRef, partition: int, offset: int) -> bool:
 
 
 def sealed_reader(
-    topic: Path | str, *, cache_bytes: int = CACHE_BYTES, key: VerifiedBy | None = None
+    topic: Source, *, cache_bytes: int = CACHE_BYTES, key: VerifiedBy | None = None
 ) -> PieceReader[SealedPiece]:
     """What one broker sealed for a topic's subscribers."""
     return PieceReader(topic, sealed.parse, cache_bytes=cache_bytes, key=key)
 
 
 def hop_reader(
-    directory: Path | str, *, cache_bytes: int = HOP_CACHE_BYTES, key: VerifiedBy | None = None
+    source: Source, *, cache_bytes: int = HOP_CACHE_BYTES, key: VerifiedBy | None = None
 ) -> PieceReader[HopPiece]:
     """What one broker of an overlay handed on (its `hops/`), or what a root admitted (its topic's directory)."""
-    return PieceReader(directory, hops.parse, cache_bytes=cache_bytes, key=key)
+    return PieceReader(source, hops.parse, cache_bytes=cache_bytes, key=key)
 
 
 def peer_reader(
-    directory: Path | str, *, cache_bytes: int = HOP_CACHE_BYTES, key: VerifiedBy | None = None
+    source: Source, *, cache_bytes: int = HOP_CACHE_BYTES, key: VerifiedBy | None = None
 ) -> PieceReader[PeerPiece]:
     """What one peer of a topic took in: its inbox, or what it says of its own log."""
-    return PieceReader(directory, peer_pieces.parse, cache_bytes=cache_bytes, key=key)
+    return PieceReader(source, peer_pieces.parse, cache_bytes=cache_bytes, key=key)

@@ -70,9 +70,13 @@ class Pieces:
         return True
 
     def read(self, name: str, digest: bytes) -> bytes:
-        """The bytes of a piece, verified.
+        """The bytes of a piece, verified."""
+        return verified(self.bytes_of(name), digest, str(self.path(name)))
 
-        Read and not mapped: what was verified is what the caller gets, whatever happens to the file meanwhile.
+    def bytes_of(self, name: str) -> bytes:
+        """The bytes of a piece, whatever they are.
+
+        Read and not mapped: what is verified then is what the caller gets, whatever happens to the file meanwhile.
         """
         path = self.path(name)
         fd = files.open_existing(path)
@@ -80,17 +84,10 @@ class Pieces:
             size = os.fstat(file.fileno()).st_size
             if size > MAX_PIECE_BYTES:
                 raise Corrupt(f"{path} has {size} bytes; a piece has at most {MAX_PIECE_BYTES}")
-            data = file.read(size)
-        if hashlib.sha256(data).digest() != digest:
-            raise Corrupt(
-                f"{path} is not the piece that was committed: its digest differs", hint="restore it from a copy"
-            )
-        return data
+            return file.read(size)
 
     def path(self, name: str) -> Path:
-        if not _NAME.fullmatch(name):
-            raise Misuse(f"{name!r} is not the name of a piece")
-        return self.directory / name
+        return self.directory / checked_name(name)
 
     def names(self) -> list[str]:
         """Every piece on disk, committed or not, by partition and offset."""
@@ -114,3 +111,17 @@ class Pieces:
             for name in names:
                 (self.directory / name).unlink(missing_ok=True)
             files.sync_directory(self.directory)
+
+
+def checked_name(name: str) -> str:
+    """The name, if a piece can have it."""
+    if not _NAME.fullmatch(name):
+        raise Misuse(f"{name!r} is not the name of a piece")
+    return name
+
+
+def verified(data: bytes, digest: bytes, where: str) -> bytes:
+    """The bytes, if they are those that were committed."""
+    if hashlib.sha256(data).digest() != digest:
+        raise Corrupt(f"{where} is not the piece that was committed: its digest differs", hint="restore it from a copy")
+    return data

@@ -21,6 +21,7 @@ from typing import Any, Final
 from sealcast.errors import Corrupt, Misuse
 from sealcast.log.annals import Annals, VerifiedBy
 from sealcast.log.entry import PieceRef, piece_from_cbor, piece_to_cbor
+from sealcast.log.journal import LogPlace
 from sealcast.primitives.secrets import Unpicklable
 
 FORMAT: Final = 1
@@ -74,8 +75,8 @@ class Resealed:
 class Reseals(Unpicklable):
     """The reseals of one topic, by record of its ledger; those of others are seen as they come."""
 
-    def __init__(self, directory: Path, key: VerifiedBy | None = None) -> None:
-        self._annals = Annals(directory, _CONTEXT, key)
+    def __init__(self, place: Path | LogPlace, key: VerifiedBy | None = None) -> None:
+        self._annals = Annals(place, _CONTEXT, key)
         self._known: dict[int, Resealed] = {}
         #: Every piece that ever took a place.
         self._names: set[str] = set()

@@ -104,7 +104,8 @@ class RegisteredSide:
 
         def mailbox_at(broker: str) -> Mailbox[SealedPiece]:
             by = journal_signer(realm.state(), about, broker)
-            return slot_mailbox(realm.paths.topic(topic, broker).root, slot, subscriber, by)
+            journal, own = realm.site.of(subscriber).journal(topic, broker), realm.paths.topic(topic, broker)
+            return slot_mailbox(journal, slot, subscriber, by, own.cursors)
 
         return Stays(lambda: realm.state().stays_of(topic, subscriber), mailbox_at)
 

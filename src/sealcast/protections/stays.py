@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
-from typing import Generic, NoReturn
+from typing import Final, Generic, NoReturn
 
 from sealcast.errors import Misuse, NotFound
 from sealcast.log.closing import Closing
@@ -27,6 +27,8 @@ from sealcast.log.mailbox import Delivery, Mailbox
 from sealcast.log.piece_reader import P
 from sealcast.trust.realm.topics import Stay
 
+#: How long a subscriber waits for mail at one of several brokers before it looks at the others.
+SEVERAL_SECONDS: Final = 0.25
 #: A broker, and the first record of the stay there.
 StayKey = tuple[str, int]
 #: How far each stay was read.
@@ -99,6 +101,13 @@ class Stays(Closing, Generic[P]):
             if _key(stay) not in self._next:
                 self._next[_key(stay)] = self._begin(stay, again=self._again)
         return self._walk(self._next)
+
+    def wait(self, seconds: float) -> None:
+        """Returns when there may be more deliveries, and in any case when the time is over."""
+        stays = self._readable()
+        mailbox = self.mailbox(stays[-1].broker)
+        # One of several is waited for; the others are looked at now and then.
+        mailbox.reader.wait(mailbox.known_end, seconds if len(stays) == 1 else min(seconds, SEVERAL_SECONDS))
 
     def passed(self, found: Found[P]) -> None:
         """It was handed out, or given up: what follows comes next."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from heapq import heapify, heapreplace
 from pathlib import Path
+from typing import Self
 
 from sealcast.errors import Corrupt, Misuse
 from sealcast.log.forwarded import BrokerTopic
@@ -32,6 +33,7 @@ from sealcast.trust.layout import FIRST_BROKER, Layout
 from sealcast.trust.realm.changes import Change, PlaceSubscriber
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.registry import Registry, now_us
+from sealcast.trust.site import LocalSite, Site
 from sealcast.trust.statements import Author, AuthorKeys, Judge
 from sealcast.trust.tokens import gates
 
@@ -51,9 +53,15 @@ class OpenRealm:
         self._root = mark.root
         #: Whether clients may use the keys of services that are on their machine: the realm says so, or they may not.
         self.at_hand = mark.at_hand
-        judge, keys = Judge(mark.id, mark.root), AuthorKeys(self.author)
-        self.registry = Registry(mark.registry_address(self.paths), mark.id, clock, judge, keys)
+        #: Where the realm's shared things are; what is one's own is in `paths`.
+        self.site: Site = LocalSite(self.paths, mark)
+        judge, keys, where = Judge(mark.id, mark.root), AuthorKeys(self.author), mark.registry_address(self.paths)
+        self.registry = Registry(where, mark.id, clock, judge, keys, self.site.registry)
         self.clock = clock
+
+    def reopen(self) -> Self:
+        """The same realm by a handle of its own: for another thread, or a child process."""
+        return type(self)(self.paths.root, clock=self.clock)
 
     def author(self, name: str) -> Author | None:
         """Whoever of that name this handle can state changes for: nobody."""

@@ -13,7 +13,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +26,7 @@ from sealcast.trust.realm.machine import Fold, RealmState
 from sealcast.trust.statements import NOBODY, Author, AuthorKeys, Judge
 from sealcast.trust.storage import address as addresses
 from sealcast.trust.storage.address import Server
+from sealcast.trust.storage.opening import open_store
 from sealcast.trust.storage.trouble import CommitLost, damaged
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 #: States kept in memory: the newest, and the versions that batches in flight are pinned to.
 STATES_KEPT: Final = 4
-#: Servers that one process keeps connections to.
-MAX_SERVERS: Final = 16
 
 
 def now_us() -> int:
@@ -54,8 +52,10 @@ class Registry:
         clock: Callable[[], int] = now_us,
         judge: Judge | None = None,
         authors: AuthorKeys = NOBODY,
+        opens: Callable[[], Store] | None = None,
     ) -> None:
-        """By path or URL. A registry of another realm than `realm` is refused; without one, nobody asks.
+        """By path or URL. A registry of another realm than `realm` is refused; without one, nobody asks. `opens` gives
+        the database, where it is not simply the one at that address.
 
         With a `judge`, what is read is believed only for its authors' signatures, and what is written is signed: by the
         authors that are given with it, or by those in `authors`.
@@ -66,6 +66,7 @@ class Registry:
         self._judge, self._authors = judge, authors
         #: Whoever writes may ask for its keys meanwhile, which are held to what their owners saw.
         self._lock = threading.RLock()
+        self._opens = opens
         self._opened: Store | None = None
         #: By version, least recently used first.
         self._known: OrderedDict[int, KnownVersion] = OrderedDict({0: history.START})
@@ -82,7 +83,7 @@ class Registry:
     ) -> Registry:
         """A new, empty registry."""
         registry = cls(address, realm, clock, judge, authors)
-        _store(registry.address).create((lambda rows: None) if realm is None else history.claim(realm))
+        open_store(registry.address).create((lambda rows: None) if realm is None else history.claim(realm))
         return registry
 
     # --- reading ------------------------------------------------------------------------------------
@@ -200,7 +201,7 @@ class Registry:
 
     def revision(self) -> str:
         """The revision of its schema, also of one that this release would not read."""
-        return _store(self.address).revision()
+        return open_store(self.address).revision()
 
     def is_signed(self) -> bool:
         """Whether anybody signed anything, or there is nothing yet."""
@@ -208,11 +209,11 @@ class Registry:
 
     def remarks(self) -> tuple[str, str | None]:
         """What it runs on, and what should be changed about that."""
-        return _store(self.address).remarks()
+        return open_store(self.address).remarks()
 
     def migrate(self) -> str:
         """Brings its schema to the newest revision; the one it had."""
-        return _store(self.address).migrate()
+        return open_store(self.address).migrate()
 
     def _look_into(self, store: Store, lost: CommitLost, made: KnownVersion) -> None:
         """Whether a commit was made after all: our turn comes when it has ended either way; the chain tells which."""
@@ -230,7 +231,7 @@ class Registry:
 
     def _store(self) -> Store:
         if self._opened is None:
-            store = _store(self.address)
+            store = open_store(self.address) if self._opens is None else self._opens()
             if self._realm is not None and not store.read(self._is_mine):
                 claim = history.claim(self._realm)
                 store.write(lambda rows: None if self._is_mine(rows) else claim(rows))
@@ -277,18 +278,3 @@ class Registry:
         while len(self._known) > STATES_KEPT + 1:
             # Version 0 stays: an old version that fell out is folded again from there.
             del self._known[next(v for v in self._known if v)]
-
-
-def _store(address: addresses.Address) -> Store:
-    # Half a second of SQLAlchemy, for those who come to read.
-    from sealcast.trust.storage.store import Store
-
-    return Store(address) if isinstance(address, Path) else _server(address)
-
-
-@lru_cache(MAX_SERVERS)
-def _server(address: Server) -> Store:
-    """One for all handles in this process: a server counts its connections, a file does not."""
-    from sealcast.trust.storage.store import Store
-
-    return Store(address)

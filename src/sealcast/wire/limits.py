@@ -147,3 +147,8 @@ MAX_PULSE: Final = 2**63 - 1
 #: A record of a peer's own log, and the entries in it.
 MAX_PEER_LOG_BYTES: Final = 4 << 20
 MAX_PEER_LOG_ENTRIES: Final = 2_048
+
+# --- control topics ---------------------------------------------------------------------------
+
+#: A request or an answer: a bucket of a mebibyte at most, sealed, and what stands around it.
+MAX_ENVELOPE_BYTES: Final = (1 << 20) + 112

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from sealcast.errors import Corrupt, NotFound
 from sealcast.log import files
@@ -37,7 +37,15 @@ class NodeAddress:
 def read(mark: Path) -> tuple[NodeAddress, ...]:
     """The nodes that a realm's mark lists."""
     try:
-        nodes = _body(mark).get(_FIELD, [])
+        return parse(mark.read_bytes(), str(mark))
+    except FileNotFoundError:
+        raise NotFound(f"{mark} does not exist", hint=f"make a realm: sealcast init {mark.parent}") from None
+
+
+def parse(raw: bytes, where: str) -> tuple[NodeAddress, ...]:
+    """The nodes that the bytes of a mark list."""
+    try:
+        nodes = json.loads(raw).get(_FIELD, [])
         found = tuple(
             NodeAddress(str(n["name"]), bytes.fromhex(n["topic"]), bytes.fromhex(n["certificate"])) for n in nodes
         )
@@ -46,7 +54,7 @@ def read(mark: Path) -> tuple[NodeAddress, ...]:
         return found
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Corrupt(
-            f"{mark} does not list discovery nodes as it should", hint="restore the file from a copy"
+            f"{where} does not list discovery nodes as it should", hint="restore the file from a copy"
         ) from None
 
 
@@ -54,12 +62,5 @@ def write(mark: Path, nodes: Iterable[NodeAddress]) -> None:
     """List these nodes, each in place of one of the same name."""
     with files.locked(mark.with_name(".realm.lock")):
         known = {node.name: node for node in (*read(mark), *nodes)}
-        body = {**_body(mark), _FIELD: [node.to_json() for node in known.values()]}
+        body = {**json.loads(mark.read_bytes()), _FIELD: [node.to_json() for node in known.values()]}
         files.replace_file(mark, json.dumps(body, indent=2).encode() + b"\n")
-
-
-def _body(mark: Path) -> Any:
-    try:
-        return json.loads(mark.read_bytes())
-    except FileNotFoundError:
-        raise NotFound(f"{mark} does not exist", hint=f"make a realm: sealcast init {mark.parent}") from None

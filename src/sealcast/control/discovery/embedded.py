@@ -31,9 +31,9 @@ from sealcast.control.discovery.store import AdvertisementStore
 from sealcast.control.envelopes import EnvelopeParty, Verify, Window
 from sealcast.control.journal import Journal
 from sealcast.control.service import Service
-from sealcast.control.topics import ControlPlane
 from sealcast.errors import Misuse, Rejected, Unavailable
 from sealcast.log import files
+from sealcast.log.control_topics import ControlPlane
 from sealcast.primitives.encoding import joined
 from sealcast.trust.certificates.certificate import Certificate, Role
 from sealcast.trust.handles import OpenRealm
@@ -145,7 +145,7 @@ def node_service(realm: OpenRealm, identity: Identity) -> tuple[Service, Discove
 
 def nodes(realm: OpenRealm) -> tuple[NodeAddress, ...]:
     """Where the realm's nodes listen. One that was enrolled and whose keys are here begins to, when first asked for."""
-    listed = bootstrap.read(realm.paths.mark)
+    listed = bootstrap.parse(realm.site.mark(), realm.site.shown)
     known = {node.name for node in listed}
     new = [
         who.name
@@ -176,7 +176,7 @@ class RealmDiscovery:
 
     def __init__(self, realm: OpenRealm, identity: Identity) -> None:
         self._realm = realm
-        self._plane = ControlPlane(realm.paths.root)
+        self._plane = realm.site.of(identity.name).control()
         self.asker = Asker(self._plane, party(realm, identity), realm.id, verifier(realm), clock=realm.clock)
         self._nodes: dict[str, Service] = {}
         self.client = Discovery(self.asker, lambda: nodes(realm), self._turn_of)

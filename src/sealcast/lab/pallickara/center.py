@@ -23,9 +23,9 @@ from sealcast.trust.registry import now_us
 #: reading the registry's newest version) is the rest.
 PARTS: Final[Mapping[str, str]] = {
     "sealcast.control.asking:seal": "sealing the request",
-    "sealcast.control.topics:ControlPlane.post": "queues and journal",
-    "sealcast.control.topics:ControlPlane.read": "queues and journal",
-    "sealcast.control.topics:ControlPlane.take": "queues and journal",
+    "sealcast.log.control_topics:ControlPlane.post": "queues and journal",
+    "sealcast.log.control_topics:ControlPlane.read": "queues and journal",
+    "sealcast.log.control_topics:ControlPlane.take": "queues and journal",
     "sealcast.control.journal:Journal.commit": "queues and journal",
     "sealcast.control.journal:Journal.sent": "queues and journal",
     "sealcast.control.service:open_request": "validating the request",

@@ -106,7 +106,8 @@ def mailbox_at(realm: EntityRealm, topic: str, broker: str, subscriber: str) -> 
     state = realm.state()
     by = journal_signer(state, state.topic(topic), broker, HOPS_PART)
     routes = Role.BROKER in state.entity(subscriber).roles
-    return hop_mailbox(realm.paths.topic(topic, broker).hops.root, subscriber, by, routes=routes)
+    journal = realm.site.of(subscriber).journal(topic, broker, "hops")
+    return hop_mailbox(journal, subscriber, by, realm.paths.topic(topic, broker).hops.cursors, routes=routes)
 
 
 def _mail(realm: EntityRealm, topic: str, subscriber: str, homes: Callable[[], Sequence[Stay]]) -> Stays[HopPiece]:

@@ -250,7 +250,7 @@ class HopStep(OpenStep):
 
     def shortened(self, partition: int, done: int, end: int) -> Corrupt:
         return Corrupt(
-            f"{self.upstream(partition).ledger.directory} has {end} records, but broker {self.name.broker!r} took "
+            f"{self.upstream(partition).ledger.shown} has {end} records, but broker {self.name.broker!r} took "
             f"{done}: records were removed, or an old copy was put back",
             hint="restore the newest copy",
         )

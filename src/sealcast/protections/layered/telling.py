@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sealcast.errors import Misuse, Rejected, SealcastError, Unavailable
-from sealcast.protections.layered.filters.posts import PostLog
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.realm.changes import Grant, Revoke
+from sealcast.trust.site import Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,21 @@ def tell(realm: EntityRealm, topic: str, telling: Mapping[str, Telling]) -> dict
 def _posted(
     realm: EntityRealm, topic: str, broker: str, said: Sequence[tuple[str, Said]]
 ) -> Iterator[tuple[str, SealcastError]]:
-    """Posts what these say to a broker, in one durable append; those who have to wait, and why."""
+    """Posts what these say to a broker, in one durable append for all whose posts go one way; those who have to wait,
+    and why."""
+    ways = dict[Site, list[tuple[str, Said]]]()
+    for name, post in said:
+        ways.setdefault(realm.site.of(name), []).append((name, post))
+    for site, each in ways.items():
+        yield from _posted_by(site, topic, broker, each)
+
+
+def _posted_by(
+    site: Site, topic: str, broker: str, said: Sequence[tuple[str, Said]]
+) -> Iterator[tuple[str, SealcastError]]:
     made, posting = list[bytes](), list[str]()
     try:
-        with PostLog(realm.paths.topic(topic, broker).filter_posts) as log:
+        with site.posts(topic, broker) as log:
             for name, post in said:
                 try:
                     log.check_share(name)

@@ -14,12 +14,12 @@ import numpy as np
 
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.piece_reader import PieceReader, hop_reader
+from sealcast.log.post_log import PostLog
 from sealcast.model.event import Position
 from sealcast.model.protection import Layered
 from sealcast.protections.layered import trace
 from sealcast.protections.layered.audit import TopicAudit, arriving, available
 from sealcast.protections.layered.filters.intake import allowance_of
-from sealcast.protections.layered.filters.posts import PostLog
 from sealcast.protections.layered.filters.table import TableLog
 from sealcast.protections.layered.layering import layering_of
 from sealcast.protections.layered.parties import Vantage

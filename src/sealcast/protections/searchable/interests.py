@@ -149,7 +149,7 @@ class SealedInterests(KeptInterests):
         if not earlier:
             return []
         serving = [stay.broker for stay in state.stays_of(self.topic, self.name) if stay.until is None]
-        lasts = [_last(self.realm, self.topic, broker) for broker in serving]
+        lasts = [_last(self.realm, self.name, self.topic, broker) for broker in serving]
         known = [self.realm.state(last.version).topics[self.topic].subscriptions for last in lasts if last.version]
         settled = min(last.settled_us for last in lasts)
         return [
@@ -182,8 +182,8 @@ def earlier_epochs(about: Topic, now_us: int) -> list[int]:
     return [epoch for epoch in filter_epochs(about)[:-1] if about.epoch_starts[epoch + 1 - FIRST_EPOCH] >= since]
 
 
-def _last(realm: EntityRealm, topic: str, broker: str) -> PinnedOffset:
+def _last(realm: EntityRealm, name: str, topic: str, broker: str) -> PinnedOffset:
     """How far a broker came, and what its last batch was pinned to."""
-    with LedgerReader(realm.paths.topic(topic, broker).ledger) as ledger:
+    with LedgerReader(realm.site.of(name).journal(topic, broker)) as ledger:
         last = ledger.last_span()
         return last.end if last is not None else PinnedOffset.initial(1)

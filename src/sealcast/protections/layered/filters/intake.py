@@ -16,11 +16,11 @@ from typing import Final
 from sealcast.control.budgets import Allowance, Budgets
 from sealcast.errors import FrameRejected
 from sealcast.log.port import Record
+from sealcast.log.post_log import MAX_SHARE, PostLog
 from sealcast.model.protection import Layered
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.filters.checks import Doorkeeper, PostReason, PostRefused, ProvenPost, refuse
 from sealcast.protections.layered.filters.fold import PostCredential, TableFold
-from sealcast.protections.layered.filters.posts import MAX_SHARE, PostLog
 from sealcast.protections.layered.filters.queue import PostQueue, WaitingPost
 from sealcast.protections.layered.filters.records import Stream
 from sealcast.protections.layered.filters.turns import TURN_BYTES, Tables, TurnDraft, tokens_of

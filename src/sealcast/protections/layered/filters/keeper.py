@@ -26,6 +26,7 @@ from typing import Final
 from sealcast.control.budgets import Allowance
 from sealcast.log import files
 from sealcast.log.closing import Closing
+from sealcast.log.post_log import PostLog
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.filters.agreed import LayersOf, agreed_layers
 from sealcast.protections.layered.filters.checks import Doorkeeper
@@ -33,7 +34,6 @@ from sealcast.protections.layered.filters.fold import PostCredential
 from sealcast.protections.layered.filters.intake import Ending, Intake, allowance_of
 from sealcast.protections.layered.filters.kept import kept_at
 from sealcast.protections.layered.filters.posting import Pusher
-from sealcast.protections.layered.filters.posts import PostLog
 from sealcast.protections.layered.filters.records import Stream
 from sealcast.protections.layered.filters.table import TableLog
 from sealcast.protections.layered.filters.turns import Tables, TurnDraft

@@ -12,8 +12,7 @@ import hashlib
 from collections import deque
 from typing import Final
 
-from sealcast.control.topics import Busy
-from sealcast.errors import Corrupt
+from sealcast.errors import Busy, Corrupt
 from sealcast.log import files
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.filters import posts as posting

@@ -23,14 +23,14 @@ from collections import OrderedDict, deque
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from sealcast.control.envelopes import MAX_ENVELOPE_BYTES
-from sealcast.errors import FrameRejected, Misuse, NotFound, Unavailable
+from sealcast.errors import Busy, FrameRejected, Misuse, NotFound
 from sealcast.log import files, queue_mark
 from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.wire import cbor
+from sealcast.wire.limits import MAX_ENVELOPE_BYTES
 
 ID_BYTES: Final = 16
 MAX_ORIGIN_BYTES: Final = 64
@@ -43,16 +43,12 @@ READ_RECORDS: Final = 256
 READ_BYTES: Final = 8 << 20
 #: Nobody waits this long for an answer.
 ABANDONED_US: Final = 3_600_000_000
+#: How often one who waits for an answer looks.
+LOOK_SECONDS: Final = 0.01
 _SEGMENT_BYTES: Final = 4 << 20
 _MAX_OPEN: Final = 32
 _NAME: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _UNSTAMPED: Final = "?"
-
-
-class Busy(Unavailable):
-    """A queue is full: nothing was posted. Try again a little later."""
-
-    code = "busy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +65,20 @@ class Posted:
 def new_topic_id() -> bytes:
     """128 bits that nobody guesses."""
     return os.urandom(ID_BYTES)
+
+
+class AskingPlane(Protocol):
+    """Control topics, as one who asks over them uses them."""
+
+    def create(self, topic: bytes | None = None, *, reply: bool = False) -> bytes: ...
+    def exists(self, topic: bytes) -> bool: ...
+    def drop(self, topic: bytes) -> None: ...
+    def sweep(self) -> int: ...
+    def post(self, topic: bytes, data: bytes) -> int: ...
+    def read(self, topic: bytes, offset: int) -> list[Posted]: ...
+    def wait(self, topic: bytes, offset: int, seconds: float) -> None: ...
+    def end(self, topic: bytes) -> int: ...
+    def close(self) -> None: ...
 
 
 class ControlPlane(Closing):
@@ -171,6 +181,10 @@ class ControlPlane(Closing):
         first = max(offset, log.start())
         found = log.read(first, min(log.end(), first + records), max_bytes)
         return [_posted(record.offset, record.time_us, record.data) for record in found]
+
+    def wait(self, topic: bytes, offset: int, seconds: float) -> None:
+        """Returns when something may stand at `offset`, and in any case when the time is over."""
+        time.sleep(min(LOOK_SECONDS, seconds))
 
     def end(self, topic: bytes) -> int:
         return self._log(topic, must_exist=True).end()

@@ -1,0 +1,76 @@
+"""Where a ledger, its reseals and its pieces are read from: a directory here, or whoever serves them.
+
+A reader believes nothing of a journal. It verifies each record by its broker's signature, that records follow each
+other, and each piece by the digest that its record names (`annals.py`, `piece_reader.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, Protocol
+
+from sealcast.log.embedded import EmbeddedLog
+from sealcast.log.pieces import Pieces
+from sealcast.log.port import PartitionLog
+
+#: The logs of a journal.
+JournalLog = Literal["ledger", "reseals"]
+#: Which journal of a topic at a broker: what was delivered, what a broker of a tree hands on, what was replayed.
+JournalPart = Literal["", "hops", "replays"]
+#: How often somebody who waits for records in a directory looks.
+LOOK_SECONDS: Final = 0.05
+
+
+class Journal(Protocol):
+    """A ledger, its reseals and its pieces."""
+
+    @property
+    def shown(self) -> str:
+        """As messages call it."""
+
+    def log(self, which: JournalLog) -> PartitionLog | None:
+        """One of its logs, to read; None while nobody ever wrote to it."""
+
+    def piece(self, name: str) -> bytes:
+        """The bytes of a piece, whatever they are; NotFound if there is none of that name."""
+
+    def wait(self, known: int, seconds: float) -> None:
+        """Returns when the ledger may have more than `known` records, and in any case when the time is over."""
+
+
+class DirectoryJournal:
+    """A journal in a directory of this machine: `ledger/`, `reseals/` and `pieces/`."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
+
+    @property
+    def shown(self) -> str:
+        return str(self.root)
+
+    def log(self, which: JournalLog) -> PartitionLog | None:
+        return open_log(self.root / which)
+
+    def piece(self, name: str) -> bytes:
+        return Pieces(self.root / "pieces").bytes_of(name)
+
+    def wait(self, known: int, seconds: float) -> None:
+        time.sleep(min(LOOK_SECONDS, seconds))
+
+
+class LogPlace(NamedTuple):
+    """A log that is read elsewhere than in a directory, and how."""
+
+    shown: str
+    open: Callable[[], PartitionLog | None]
+
+    @classmethod
+    def of(cls, journal: Journal, which: JournalLog) -> LogPlace:
+        return cls(f"{journal.shown}/{which}", lambda: journal.log(which))
+
+
+def open_log(directory: Path) -> EmbeddedLog | None:
+    """To read. What was never written to has no directory yet: it is an empty log, and a follower waits for it."""
+    return EmbeddedLog(directory, read_only=True) if directory.is_dir() else None

@@ -1,0 +1,75 @@
+"""The end of a publisher's lane: the partition that it appends to, at a broker or in its own log.
+
+a log on this machine     `LocalLaneLog`: the embedded log, and the ledger of whoever takes frames out of it
+a gateway                 `transports.frames`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from sealcast.log.closing import Closing
+from sealcast.log.forwarded import BrokerTopic
+from sealcast.log.ledger import LedgerReader
+from sealcast.log.outbox import OutboxTopic
+
+
+class LaneLog(Protocol):
+    """One partition, as its publisher sees it."""
+
+    @property
+    def partition(self) -> int:
+        """Its number, as positions have it."""
+
+    def append(self, frames: Sequence[bytes]) -> Sequence[int]:
+        """Their offsets; durable on return."""
+
+    def waiting(self) -> int:
+        """Frames in it that nobody has taken yet."""
+
+    def newest(self, most: int, most_bytes: int) -> list[bytes]:
+        """The last frames in it, at most so many, the oldest first."""
+
+    @property
+    def directory(self) -> Path:
+        """Where it lies on this machine; Misuse if it does not."""
+
+    def close(self) -> None:
+        """Lets go of everything that is held."""
+
+
+class LocalLaneLog(Closing):
+    """A partition of a log on this machine."""
+
+    def __init__(self, log: BrokerTopic | OutboxTopic, number: int, ledger: Path) -> None:
+        """`number` counts the partitions that publishers append to; `ledger` is of whoever takes the frames."""
+        self._topic, self._ledger = log, LedgerReader(ledger)
+        self.partition = log.own[number]
+        self._log = log.partition(self.partition)
+
+    def append(self, frames: Sequence[bytes]) -> Sequence[int]:
+        return self._log.append(frames)
+
+    def waiting(self) -> int:
+        last = self._ledger.last_span()
+        taken = last.end.partitions if last is not None else ()
+        at = self._topic.numbered(self.partition)
+        return max(0, self._log.end() - (taken[at] if at < len(taken) else 0))
+
+    def newest(self, most: int, most_bytes: int) -> list[bytes]:
+        end = self._log.end()
+        start = max(self._log.start(), end - most)
+        sizes = self._log.sizes(start, end)
+        while sizes and sum(sizes) > most_bytes:
+            start, sizes = start + 1, sizes[1:]
+        return [record.data for record in self._log.read(start, end)]
+
+    @property
+    def directory(self) -> Path:
+        return self._log.directory
+
+    def close(self) -> None:
+        self._ledger.close()
+        self._topic.close()
