@@ -72,7 +72,8 @@ def admit_all(realm: Realm, topic: str, root: str) -> Counter[str]:
         refs.append(PieceRef(staged.name, staged.digest, staged.size, partition, first, stop, len(piece), 0, 0))
         totals += Counter(piece.counts)
     if refs:
-        ledger.commit(Entry("test", last.entry.batch + 1 if last else 0, start, end, tuple(refs), dict(totals)))
+        chain, batch = realm.registry.chain_at(version), last.entry.batch + 1 if last else 0
+        ledger.commit(Entry("test", batch, start, end, tuple(refs), dict(totals), chain=chain))
     ledger.close()
     log.close()
     return totals

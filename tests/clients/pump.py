@@ -82,7 +82,8 @@ def pump(
     for _, counts in late:
         totals = {name: totals.get(name, 0) + counts.get(name, 0) for name in {*totals, *counts}}
     pieces = (*sorted((ref for ref, _ in late), key=lambda ref: (ref.partition, ref.first)), *refs)
-    entry = Entry("test", last.entry.batch + 1 if last else 0, start, end, pieces, totals, len(late))
+    batch, chain = last.entry.batch + 1 if last else 0, step.chain(end.version)
+    entry = Entry("test", batch, start, end, pieces, totals, len(late), chain)
     ledger.commit(entry)
     step.note_suspended(entry, suspended)
     ledger.close()

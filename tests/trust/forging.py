@@ -10,9 +10,13 @@ from typing import Any
 
 from sealcast.trust import history
 from sealcast.trust.deployment import Realm
-from sealcast.trust.realm.changes import Change, to_json
-from sealcast.trust.statements import Author, Statement
+from sealcast.trust.keys import peer_addresses
+from sealcast.trust.keys.peer_addresses import PeerAddress, StatedAddress
+from sealcast.trust.realm.changes import AnnouncePeer, Change, to_json
+from sealcast.trust.registry import Registry
+from sealcast.trust.statements import Author, Judge, Statement
 
+AT = PeerAddress("127.0.0.1", 7000, "0123456789abcdef" * 2)
 GUARDS = [f"DROP TRIGGER IF EXISTS changes_no_{what}" for what in ("update", "delete")]
 
 
@@ -55,3 +59,25 @@ def strip(realm: Realm) -> None:
     """No signatures any more, as in a registry of a release that made none."""
     with closing(sqlite3.connect(realm.paths.registry)) as connection:
         connection.executescript("; ".join(GUARDS) + "; UPDATE changes SET signed = '';")
+
+
+def unattended(realm: Realm) -> Registry:
+    """The registry for somebody who has no keys but those that it brings."""
+    return Registry(realm.paths.registry, realm.id, judge=Judge(realm.id, realm._root))
+
+
+def announced(realm: Realm, name: str, sequence: int) -> AnnouncePeer:
+    who = realm.author(name)
+    assert who is not None
+    return AnnouncePeer(
+        name, peer_addresses.announce(who.signer, realm.id, name, StatedAddress(AT, False, sequence)), sequence
+    )
+
+
+def filled(realm: Realm, last: int) -> None:
+    """Rows that somebody with a key of its own may add, until the number fits again."""
+    registry, mallory = unattended(realm), realm.author("mallory")
+    assert mallory is not None
+    for sequence in range(registry.version(), last):
+        registry.apply(announced(realm, "mallory", sequence), mallory)
+    assert registry.version() == last

@@ -30,7 +30,7 @@ from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import BrokerRealm, EntityRealm
 from sealcast.trust.keys import peer_addresses
 from sealcast.trust.keys.identity import Identity
-from sealcast.trust.keys.peer_addresses import PeerAddress, StatedAddress
+from sealcast.trust.keys.peer_addresses import StatedAddress
 from sealcast.trust.keys.topic_keys import TopicKeys
 from sealcast.trust.realm.authors import ADMINISTRATOR, MAY_STATE
 from sealcast.trust.realm.changes import (
@@ -45,7 +45,7 @@ from sealcast.trust.realm.changes import (
     RotateTopic,
 )
 from sealcast.trust.registry import Registry
-from sealcast.trust.statements import Author, Judge
+from sealcast.trust.statements import Author
 from sealcast.wire import frame
 from tests.cli.shell import sealcast
 from tests.clients.pump import pump
@@ -137,7 +137,7 @@ def test_another_center_takes_no_topic_and_makes_no_keys_for_it(realm: Realm) ->
     assert rival is not None
     move = RotateTopic(TOPIC, 2, state.topic(TOPIC).epoch_starts[-1], "rival")
     with pytest.raises(Misuse, match="for the administrator to state"):
-        unattended(realm).apply(move, rival)
+        forging.unattended(realm).apply(move, rival)
     forging.insert(realm, move, author=rival)
     refused(realm, "voice", "for the administrator to state, and 'rival' stated it")
 
@@ -147,7 +147,7 @@ def test_a_center_rotates_and_grants_on_its_own_topics(realm: Realm) -> None:
     assert center is not None
     start = realm.state().topic(TOPIC).epoch_starts[-1]
     changes = [RotateTopic(TOPIC, 2, start), Grant(TOPIC, "mallory", (Right.PUBLISH,))]
-    unattended(realm).apply_many(changes, center)
+    forging.unattended(realm).apply_many(changes, center)
     assert fresh(realm).state().topic(TOPIC).epoch == 2
 
 
@@ -158,11 +158,6 @@ def test_nobody_states_a_token_of_its_own(realm: Realm) -> None:
     own = AddSubscription("m", TOPIC, "mallory", "price > 0", replace(known, token=b"none", expires_us=2**60))
     forging.insert(realm, own, author=mallory)
     refused(realm, "voice", "for the administrator or any broker to state, and 'mallory' stated it")
-
-
-def unattended(realm: Realm) -> Registry:
-    """The registry for somebody who has no keys but those that it brings."""
-    return Registry(realm.paths.registry, realm.id, judge=Judge(realm.id, realm._root))
 
 
 # --- (b) keys in another's name ---------------------------------------------------------------------
@@ -188,7 +183,7 @@ def test_a_swapped_verify_key_is_refused(realm: Realm, monkeypatch: pytest.Monke
 
 def test_a_key_without_its_certificate_speaks_for_nobody(realm: Realm) -> None:
     own = Author("nyse", SigningKey.generate())
-    announced = peer_addresses.announce(own.signer, realm.id, "nyse", StatedAddress(AT, False, 1))
+    announced = peer_addresses.announce(own.signer, realm.id, "nyse", StatedAddress(forging.AT, False, 1))
     forging.insert(realm, AnnouncePeer("nyse", announced, 1), author=own)
     refused(realm, "signature", "not signed by 'nyse'")
 
@@ -206,7 +201,7 @@ def test_who_stole_the_administrators_key_certifies_nobody(realm: Realm) -> None
 
 
 def test_who_was_revoked_states_nothing(realm: Realm) -> None:
-    announcement = announced(realm, "mallory", 1)
+    announcement = forging.announced(realm, "mallory", 1)
     realm.revoke_entity("nyse")
     forging.insert(realm, announcement, author=realm.author("nyse"))
     refused(realm, "author", "'nyse' was revoked at version")
@@ -246,7 +241,7 @@ def test_a_replaced_administrator_does_not_come_back(realm: Realm) -> None:
     first = authority.appoint(bytes(before.signer.verify_key), 1)
     assert appointed(authority.root, first).number == 1
     with pytest.raises(Misuse, match="appointment 1 of an administrator does not follow appointment 2"):
-        unattended(realm).apply(AppointAdministrator(first), before)
+        forging.unattended(realm).apply(AppointAdministrator(first), before)
     forging.insert(realm, RevokeEntity("alice"), author=before)
     refused(realm, "signature", "not signed by the administrator")
 
@@ -275,16 +270,6 @@ def test_every_bit_of_an_appointment_counts(realm: Realm) -> None:
 
 # --- (c) an old registry ----------------------------------------------------------------------------
 
-AT = PeerAddress("127.0.0.1", 7000, "0123456789abcdef" * 2)
-
-
-def announced(realm: Realm, name: str, sequence: int) -> AnnouncePeer:
-    who = realm.author(name)
-    assert who is not None
-    return AnnouncePeer(
-        name, peer_addresses.announce(who.signer, realm.id, name, StatedAddress(AT, False, sequence)), sequence
-    )
-
 
 @pytest.fixture
 def restored(realm: Realm, tmp_path: Path) -> tuple[Realm, int]:
@@ -303,15 +288,6 @@ def restored(realm: Realm, tmp_path: Path) -> tuple[Realm, int]:
     return realm, last
 
 
-def filled(realm: Realm, last: int) -> None:
-    """Rows that somebody with a key of its own may add, until the number fits again."""
-    registry, mallory = unattended(realm), realm.author("mallory")
-    assert mallory is not None
-    for sequence in range(registry.version(), last):
-        registry.apply(announced(realm, "mallory", sequence), mallory)
-    assert registry.version() == last
-
-
 def test_an_old_registry_is_named(restored: tuple[Realm, int]) -> None:
     realm, last = restored
     refused(realm, "rollback", f"it went back from version {last}, which the administrator saw")
@@ -327,7 +303,7 @@ def test_an_old_registry_is_named(restored: tuple[Realm, int]) -> None:
 
 def test_filler_rows_do_not_help(restored: tuple[Realm, int]) -> None:
     realm, last = restored
-    filled(realm, last + 1)
+    forging.filled(realm, last + 1)
     refused(realm, "fork", f"its version {last} is not the one that the administrator saw")
     with pytest.raises(Corrupt, match=f"version {last} is not the one that this process saw"):
         realm.state()
@@ -337,7 +313,7 @@ def test_filler_rows_do_not_help(restored: tuple[Realm, int]) -> None:
 
 def test_a_revoked_publisher_is_not_admitted_where_nobody_kept_a_head(restored: tuple[Realm, int]) -> None:
     realm, last = restored
-    filled(realm, last)
+    forging.filled(realm, last)
     for pin in realm.paths.root.rglob("*.head"):
         pin.unlink()
     opened = BrokerRealm(realm.paths.root)

@@ -33,6 +33,7 @@ from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.port import DEFAULT_KEY_MEMORY, Ask, Measured, Reader, client_side
 from sealcast.protections.stays import Found, Place
 from sealcast.trust.handles import EntityRealm
+from sealcast.trust.heads import Head, Pin
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState
 
@@ -84,6 +85,9 @@ class Subscriber(Closing, Unpicklable):
         self._unopenable = unopenable
         side = client_side(self._current().topic(topic).protection)
         self._inbox = side.inbox(Reader(self.realm, topic, as_, broker, ask, key_memory))
+        for where, (version, chain) in self._inbox.mail.heads():
+            seen = Pin(where, f"{as_!r}, by {where},", may_go=where.is_file())
+            self.realm.registry.hold_to(Head(version, chain), seen)
         #: What was passed over so far.
         self.dropped = DroppedEvents()
         if from_ is not None:
@@ -141,7 +145,7 @@ class Subscriber(Closing, Unpicklable):
                 done.take(had)
             else:
                 left.append((place, had))
-        self._inbox.mail.acknowledge(upto, done)
+        self._inbox.mail.acknowledge(upto, done, self.realm.registry.head())
         self._marks, self._new = left, Had() if upto is None else self._new
 
     def lag(self) -> int:

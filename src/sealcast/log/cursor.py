@@ -2,7 +2,8 @@
 
 It names a place in the ledger, and the tag of the record before that place. So a ledger that lost its newest records,
 or another topic's ledger, is noticed by every subscriber that had read further. With it goes what the subscriber has
-had of late (`had.py`): a broker that delivers an event again, at whatever place, is noticed by that.
+had of late (`had.py`): a broker that delivers an event again, at whatever place, is noticed by that. And with it goes
+the head of the registry that the subscriber saw: an old registry is noticed by that, however many rows were added.
 """
 
 from __future__ import annotations
@@ -48,6 +49,9 @@ class Saved:
     tag: bytes
     #: Of what was acknowledged, all that is remembered.
     had: Had = field(default_factory=Had)
+    #: The newest version of the registry that the reader had seen, and the chain up to it. None in cursors of releases
+    #: that did not write it.
+    head: tuple[int, bytes] | None = None
 
 
 class CursorFile:
@@ -80,7 +84,9 @@ class CursorFile:
         try:
             body = json.loads(raw)
             place, slot, tag, check = body["cursor"], body["slot"], body["tag"], body.pop("check")
-            saved = Saved(Cursor(*place), bytes.fromhex(tag), Had.from_json(body.get("had", ())))
+            version, chain = body.get("head") or (None, "")
+            head = None if version is None else (int(version), bytes.fromhex(chain))
+            saved = Saved(Cursor(*place), bytes.fromhex(tag), Had.from_json(body.get("had", ())), head)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise damaged from None
         if _check(body) != check or body.get("format") != FORMAT:
@@ -92,7 +98,8 @@ class CursorFile:
     def save(self, saved: Saved) -> None:
         place = [saved.cursor.entry, saved.cursor.piece, saved.cursor.rank]
         tag, had = saved.tag.hex(), saved.had.to_json()
-        body = {"format": FORMAT, "slot": self._slot, "cursor": place, "tag": tag, "had": had}
+        head = {} if saved.head is None else {"head": [saved.head[0], saved.head[1].hex()]}
+        body = {"format": FORMAT, "slot": self._slot, "cursor": place, "tag": tag, "had": had, **head}
         files.make_directory(self.path.parent)
         files.replace_file(self.path, json.dumps({**body, "check": _check(body)}).encode())
 

@@ -24,6 +24,9 @@ MAX_COUNT_NAME: Final = 64
 _KEYS: Final = frozenset({"v", "query", "batch", "start", "end", "pieces", "counts", "previous"})
 #: Only in entries that have any.
 _LATE: Final = "late"
+#: Only in entries of steps that are pinned to a version of the registry; releases before did not write it.
+_CHAIN: Final = "chain"
+CHAIN_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +101,13 @@ class Entry:
     #: How many of the pieces, the first ones, are late: of frames that earlier batches took, for filters that came
     #: since. Readers find them before what the batch itself took.
     late: int = 0
+    #: The chain of the registry up to `version`: another history of the same length is not the one that the batch was
+    #: made under. Empty where the version is another one's, or nobody wrote it down.
+    chain: bytes = b""
 
     def __post_init__(self) -> None:
+        if len(self.chain) not in (0, CHAIN_BYTES):
+            raise Misuse(f"the chain of a registry has {CHAIN_BYTES} bytes, not {len(self.chain)}")
         if not 0 < len(self.query) <= MAX_QUERY_LENGTH or self.batch < 0:
             raise Misuse("an entry names its query and the number of its batch")
         if not self.end.reaches(self.start):
@@ -134,7 +142,8 @@ class Entry:
         return self.end.partitions[partition] if partition < len(self.end.partitions) else 0
 
     def encode(self, previous: bytes) -> bytes:
-        late = {_LATE: self.late} if self.late else {}
+        late: dict[str, object] = {_LATE: self.late} if self.late else {}
+        chain: dict[str, object] = {_CHAIN: self.chain} if self.chain else {}
         raw = cbor.encode(
             {
                 "v": FORMAT,
@@ -146,6 +155,7 @@ class Entry:
                 "counts": dict(self.counts),
                 "previous": previous,
                 **late,
+                **chain,
             }
         )
         if len(raw) > MAX_ENTRY_BYTES:
@@ -158,9 +168,9 @@ class Entry:
     def decode(cls, raw: bytes) -> tuple[Entry, bytes]:
         """The entry and the tag of the record before; Misuse or FrameRejected when these bytes are no entry."""
         body: Any = cbor.decode(raw, max_bytes=MAX_ENTRY_BYTES, max_items=MAX_CBOR_ITEMS)
-        if not isinstance(body, dict) or body.keys() - {_LATE} != _KEYS or body["v"] != FORMAT:
+        if not isinstance(body, dict) or body.keys() - {_LATE, _CHAIN} != _KEYS or body["v"] != FORMAT:
             raise Misuse(f"not an entry of format {FORMAT}")
-        late = body.get(_LATE, 0)
+        late, chain = body.get(_LATE, 0), body.get(_CHAIN, b"")
         pieces, counts, previous = body["pieces"], body["counts"], body["previous"]
         query, batch = body["query"], body["batch"]
         if not isinstance(pieces, list) or not isinstance(counts, dict) or not _is_tag(previous):
@@ -169,8 +179,10 @@ class Entry:
             raise Misuse("not an entry")
         if not _natural(late) or (late == 0) is (_LATE in body):
             raise Misuse("not an entry")
+        if not isinstance(chain, bytes) or (chain == b"") is (_CHAIN in body):
+            raise Misuse("not an entry")
         start, end = PinnedOffset.from_cbor(body["start"]), PinnedOffset.from_cbor(body["end"])
-        return cls(query, batch, start, end, tuple(map(piece_from_cbor, pieces)), counts, late), previous
+        return cls(query, batch, start, end, tuple(map(piece_from_cbor, pieces)), counts, late, chain), previous
 
 
 def _check_cover(pieces: Iterable[PieceRef], spans: Mapping[int, tuple[int, int]], fault: str) -> None:

@@ -236,15 +236,21 @@ class Mailbox(Generic[P]):
         """Durably: this delivery and all before it are done with. False when they were already: it never goes back."""
         return self.advance(delivery.after)
 
-    def advance(self, cursor: Cursor, had: Had | None = None) -> bool:
-        """Durably: everything before a place is done with, and these events were had. False when it was already."""
+    def advance(self, cursor: Cursor, had: Had | None = None, head: tuple[int, bytes] | None = None) -> bool:
+        """Durably: everything before a place is done with, these events were had, and the registry had come to this
+        head. False when it was already."""
         with self._file.locked():
             if self.cursor() >= cursor:
                 return False
-            known = self.had()
-            known.take(had or Had())
-            self._file.save(Saved(cursor, self._tag_before(cursor), known))
+            before = self._file.load()
+            before.had.take(had or Had())
+            newest = max((each for each in (before.head, head) if each is not None), default=None)
+            self._file.save(Saved(cursor, self._tag_before(cursor), before.had, newest))
             return True
+
+    def head(self) -> tuple[Path, tuple[int, bytes] | None]:
+        """The file of the cursor, and which head of the registry was kept there."""
+        return self._file.path, self._file.load().head
 
     def had(self) -> Had:
         """All that is remembered of what was acknowledged here."""

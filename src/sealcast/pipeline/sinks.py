@@ -174,7 +174,7 @@ def _entry(step: OpenStep, query: str, batch: int, parts: Sequence[TaskPart]) ->
         start = last.start
     counts = sum((part.counts for part in parts), Counter())  # leaves out what is zero
     end = _end_of(start, refs, *pinned.pop())
-    return Entry(query, batch, start, end, (*late, *refs), dict(counts), len(late))
+    return Entry(query, batch, start, end, (*late, *refs), dict(counts), len(late), step.chain(end.version))
 
 
 def _sorted(parts: Iterable[Sequence[PieceRef]]) -> list[PieceRef]:

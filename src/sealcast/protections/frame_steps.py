@@ -45,6 +45,7 @@ from sealcast.protections.past import AskedPast, PastMatching, ReadPast
 from sealcast.protections.port import broker_side
 from sealcast.protections.steps import FRAMES, OpenStep, StepName, Task
 from sealcast.trust.handles import BrokerRealm
+from sealcast.trust.heads import Head, Pin
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import BeginIncarnation
@@ -191,6 +192,15 @@ class FramesStep(OpenStep):
     def ends(self) -> tuple[int, ...]:
         with self.realm.frames(self.name.topic, self.name.broker) as log:
             return tuple(log.partition(number).end() for number in range(log.partitions))
+
+    def chain(self, version: int) -> bytes:
+        return self.realm.registry.chain_at(version)
+
+    def check_history(self) -> None:
+        last = self.ledger.last_span()
+        if last is not None and last.chain:
+            seen = Pin(self.paths.ledger, f"the ledger of broker {self.name.broker!r}", may_go=False)
+            self.realm.registry.hold_to(Head(last.version, last.chain), seen)
 
     def outdated(self, version: int) -> Corrupt:
         return Corrupt(

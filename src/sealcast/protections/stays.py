@@ -14,12 +14,14 @@ A durable cursor for each broker lies where that broker's deliveries are, as it 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
+from pathlib import Path
 from typing import Final, Generic, NoReturn
 
-from sealcast.errors import Misuse, NotFound
+from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log.closing import Closing
 from sealcast.log.cursor import Cursor
 from sealcast.log.had import Had
@@ -150,16 +152,33 @@ class Stays(Closing, Generic[P]):
             had.take(self.mailbox(stay.broker).had())
         return had
 
-    def acknowledge(self, upto: Place | None = None, had: Had | None = None) -> None:
-        """Durably done with everything that was handed out so far, or up to what was `handed_out` before; and these
-        events were had."""
+    def heads(self) -> Iterator[tuple[Path, tuple[int, bytes]]]:
+        """Which heads of the registry were kept with cursors, and which one a broker's newest record is pinned to, if
+        they say so; each with where it stands."""
+        for stay in self._readable():
+            box = self.mailbox(stay.broker)
+            path, kept = box.head()
+            if kept is not None:
+                yield path, kept
+            # A record that is not its broker's is named when the reader comes to it; what is before it can be read.
+            last = None
+            with suppress(Corrupt):
+                last = box.reader.record(box.reader.end() - 1).entry if box.reader.end() else None
+            if last is not None and last.chain:
+                yield box.reader.ledger.directory, (last.version, last.chain)
+
+    def acknowledge(
+        self, upto: Place | None = None, had: Had | None = None, head: tuple[int, bytes] | None = None
+    ) -> None:
+        """Durably done with everything that was handed out so far, or up to what was `handed_out` before; these events
+        were had, and the registry had come to this head."""
         done, stays = dict(self._done if upto is None else upto), self._readable()
         last = max((number for number, stay in enumerate(stays) if _key(stay) in done), default=0)
         for stay in stays[:last]:
             if stay.until is not None:  # whatever was there, it was read before what follows it
-                self.mailbox(stay.broker).advance(Cursor(stay.until))
+                self.mailbox(stay.broker).advance(Cursor(stay.until), head=head)
         for key, cursor in done.items():
-            self.mailbox(key[0]).advance(cursor, had)
+            self.mailbox(key[0]).advance(cursor, had, head)
         self._done = {key: cursor for key, cursor in self._done.items() if cursor != done.get(key)}
 
     def close(self) -> None:

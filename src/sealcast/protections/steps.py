@@ -259,6 +259,7 @@ class OpenStep(Unpicklable, ABC):
                 raise self.shortened(number, done, end)
         if self.version() < committed.version:
             raise self.outdated(committed.version)
+        self.check_history()
         self.collect_garbage(time.time_ns() // 1000)
 
     def ends(self) -> tuple[int, ...]:
@@ -268,6 +269,13 @@ class OpenStep(Unpicklable, ABC):
     @abstractmethod
     def shortened(self, partition: int, done: int, end: int) -> Corrupt:
         """The ledger took more from a partition than it has."""
+
+    def chain(self, version: int) -> bytes:
+        """The chain of the registry up to a version that batches are pinned to; nothing where that is another's."""
+        return b""
+
+    def check_history(self) -> None:
+        """Corrupt, if the registry is not the one that the ledger's last batch was made under."""
 
     @abstractmethod
     def outdated(self, version: int) -> Corrupt:

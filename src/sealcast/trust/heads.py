@@ -1,6 +1,7 @@
 """A registry's head: the version that somebody saw, and the chain up to it. Whoever holds one notices another history.
 
-    pin           the newest head that the holder of a key saw, in a file beside the key (`NAME.head`)
+    pin           the newest head that the holder of a key saw, in a file beside the key (`NAME.head`); in a reader's
+                  cursor; and in every record of a ledger whose batch was pinned to a version
     signed head   a head with the word of whoever saw it: two clients compare theirs, as in certificate transparency
 
 A registry that ends before a pinned version went back. One whose chain at that version is another is a fork, also when
@@ -55,6 +56,8 @@ class Pin:
     path: Path
     #: As messages call it.
     who: str
+    #: Whether somebody who put an old registry back on purpose may remove it.
+    may_go: bool = True
 
     @classmethod
     def beside(cls, key_file: Path, who: str) -> Pin:
@@ -135,7 +138,7 @@ class SeenHeads:
         while self._unasked:
             pin, seen = self._unasked[-1]
             if seen is not None:
-                self._hold_to(seen, newest, chain_at, pin)
+                self.hold_to(seen, newest, chain_at, pin)
             # Not before it was held to: who asks again is told again.
             self._unasked.pop()
             if self.own.version:
@@ -145,10 +148,11 @@ class SeenHeads:
 
     def hold_to_own(self, newest: int, chain_at: ChainAt) -> None:
         """Corrupt, unless the registry goes on from what this process saw."""
-        self._hold_to(self.own, newest, chain_at)
+        self.hold_to(self.own, newest, chain_at)
 
-    def _hold_to(self, seen: Head, newest: int, chain_at: ChainAt, pin: Pin | None = None) -> None:
-        who, kept = ("this process", None) if pin is None else (pin.who, pin.path)
+    def hold_to(self, seen: Head, newest: int, chain_at: ChainAt, pin: Pin | None = None) -> None:
+        """Corrupt, unless the registry goes on from a head that somebody saw."""
+        who, kept = ("this process", None) if pin is None else (pin.who, pin.path if pin.may_go else None)
         if newest < seen.version:
             what = f"it went back from version {seen.version}, which {who} saw, to version {newest}"
             raise another_history(self._where, what, "rollback", kept)

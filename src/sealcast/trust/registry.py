@@ -134,6 +134,11 @@ class Registry:
         with self._lock:
             self._seen.hold(pin)
 
+    def hold_to(self, seen: Head, pin: Pin) -> None:
+        """Corrupt, unless this is the history that somebody saw, and noted elsewhere than in a file beside its key."""
+        with self._lock:
+            self._store().read(lambda rows: self._seen.hold_to(seen, rows.newest(), rows.chain_at, pin))
+
     def key_of(self, author: str) -> VerifyKey:
         """The key that an author is known by now; StatementRejected for one who is not, or not any more."""
         if self._judge is None:

@@ -14,7 +14,7 @@ from sealcast.broker.gate import Codes, Gate, bounds_of
 from sealcast.broker.history import History, believe
 from sealcast.broker.replay import Windows
 from sealcast.broker.rulings import received_of, rule_frames
-from sealcast.errors import Bug, SealcastError
+from sealcast.errors import Bug, Corrupt, SealcastError
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.entry import Entry
 from sealcast.log.ledger import Committed
@@ -26,6 +26,7 @@ from sealcast.protections.witness import ends
 from sealcast.protections.witness.ledger import LedgerAudit, P
 from sealcast.protections.witness.report import CheckReport, Kind
 from sealcast.trust.handles import BrokerRealm
+from sealcast.trust.heads import Head, Pin
 from sealcast.trust.keys.broker import BrokerSecrets
 
 #: Versions kept: batches follow each other, and most are pinned to the version of the one before.
@@ -73,6 +74,13 @@ class FramesAudit(LedgerAudit[P]):
 
     def check_ends(self, end: int, reached: PinnedOffset) -> None:
         super().check_ends(end, reached)
+        last = self._ledger.at(end - 1).entry if end else None
+        if last is not None and last.chain and last.version <= self.newest():
+            seen = Pin(self._paths.ledger, "the ledger", may_go=False)
+            try:
+                self._realm.registry.hold_to(Head(last.version, last.chain), seen)
+            except Corrupt as error:
+                self.add(Kind.LEDGER, error.message)
         if self._key is not None:
             for text in ends.checkpoint(self._paths.checkpoint, reached, self._key):
                 self.add(Kind.LEDGER, text)
