@@ -86,7 +86,9 @@ class Subscriber(Closing, Unpicklable):
         side = client_side(self._current().topic(topic).protection)
         self._inbox = side.inbox(Reader(self.realm, topic, as_, broker, ask, key_memory))
         for where, (version, chain) in self._inbox.mail.heads():
-            seen = Pin(where, f"{as_!r}, by {where},", may_go=where.is_file())
+            if isinstance(where, str) and version > self.realm.registry.version():
+                continue  # the broker is ahead of a registry that is served from elsewhere, and may be late
+            seen = Pin(Path(where), f"{as_!r}, by {where},", may_go=isinstance(where, Path))
             self.realm.registry.hold_to(Head(version, chain), seen)
         #: What was passed over so far.
         self.dropped = DroppedEvents()

@@ -152,9 +152,9 @@ class Stays(Closing, Generic[P]):
             had.take(self.mailbox(stay.broker).had())
         return had
 
-    def heads(self) -> Iterator[tuple[Path, tuple[int, bytes]]]:
+    def heads(self) -> Iterator[tuple[Path | str, tuple[int, bytes]]]:
         """Which heads of the registry were kept with cursors, and which one a broker's newest record is pinned to, if
-        they say so; each with where it stands."""
+        they say so. Each comes with the cursor's file, or with how the ledger is called."""
         for stay in self._readable():
             box = self.mailbox(stay.broker)
             path, kept = box.head()
@@ -165,7 +165,7 @@ class Stays(Closing, Generic[P]):
             with suppress(Corrupt):
                 last = box.reader.record(box.reader.end() - 1).entry if box.reader.end() else None
             if last is not None and last.chain:
-                yield box.reader.ledger.directory, (last.version, last.chain)
+                yield box.reader.ledger.shown, (last.version, last.chain)
 
     def acknowledge(
         self, upto: Place | None = None, had: Had | None = None, head: tuple[int, bytes] | None = None
