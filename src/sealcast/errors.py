@@ -265,6 +265,9 @@ EXTRA_OF: Final = {
     "probables": "lab",
     "pybloom_live": "lab",
     "psycopg": "postgres",
+    "httptools": "gateway",
+    "starlette": "gateway",
+    "uvicorn": "gateway",
     "amqtt": "mqtt",
     "paho": "mqtt",
     "py_arkworks_bls12381": "attribute",
@@ -276,6 +279,7 @@ _BRINGS: Final = {
     "postgres": "the PostgreSQL driver",
     "mqtt": "the packages for MQTT",
     "attribute": "a library for pairings",
+    "gateway": "the packages of the gateway",
 }
 
 

@@ -23,21 +23,29 @@ Name = Annotated[str, typer.Argument(metavar="NAME")]
 def enrol(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="New names, which were never used before.")],
     role: Annotated[
-        Role, typer.Option(help="Its role: entity; or broker, key-center or discovery, which run the realm.")
+        Role, typer.Option(help="Its role: entity; or broker, key-center, discovery or gateway, which run the realm.")
     ] = Role.ENTITY,
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option("--host", metavar="HOST", help="Of a gateway: a name or address that it answers at; repeatable."),
+    ] = None,
 ) -> None:
     """Enrol entities: each gets keys to identify itself, to sign and to receive, and a certificate for them.
 
     The private keys go to entities/NAME.key, or to secrets/ for those who run the realm, sealed under your unlock key.
     `sealcast relock` makes a copy that you can give to its owner. Either all names are enrolled, or none. A new broker
-    serves no topic yet: see `sealcast topic serve`.
+    serves no topic yet: see `sealcast topic serve`. A gateway that is enrolled again gets a certificate for
+    the hosts that are named then.
     """
     here = talk.open_realm()
     add = {
         Role.BROKER: (here.add_broker, here.paths.broker_key_of),
         Role.KEY_CENTER: (here.add_center, here.paths.center_key),
         Role.DISCOVERY: (here.add_discovery_node, here.paths.discovery_key),
+        Role.GATEWAY: (lambda name: here.add_gateway(name, hosts or ()), here.paths.gateway_key),
     }
+    if hosts and role is not Role.GATEWAY:
+        raise typer.BadParameter("only a gateway answers at hosts: --role gateway", param_hint="--host")
     if role is Role.ENTITY:
         made, path = here.enrol_many(names), here.paths.entity_key
     elif role in add and len(names) == 1:

@@ -6,11 +6,11 @@ carry events, its one lane ends in a log of its own.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from sealcast.errors import Bug
+from sealcast.log.forwarded import partition_of as partition_of
 from sealcast.log.lane_log import LaneLog, LocalLaneLog
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.frames import FrameSealer
@@ -60,8 +60,3 @@ class Lane(Unpicklable):
 
     def close(self) -> None:
         self._log.close()
-
-
-def partition_of(publisher: str, partitions: int) -> int:
-    """The partition a publisher writes to: the same on every machine and in every run."""
-    return int.from_bytes(hashlib.sha256(publisher.encode()).digest()[:8], "big") % partitions

@@ -13,6 +13,7 @@ note of its own, and one that comes twice appends nothing twice (`ForwardedLog.t
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -114,6 +115,11 @@ class ForwardedLog(FrameLog):
         if len(record.data) < _HEAD.size or record.data[:4] != _MAGIC:
             raise Corrupt(f"{self.directory}: record {record.offset} does not say where it came from")
         return int(_HEAD.unpack_from(record.data)[1]), record.data[_HEAD.size :]
+
+
+def partition_of(publisher: str, partitions: int) -> int:
+    """The partition of a broker's own block that a publisher writes to: the same on every machine and in every run."""
+    return int.from_bytes(hashlib.sha256(publisher.encode()).digest()[:8], "big") % partitions
 
 
 class BrokerTopic(EmbeddedTopic):

@@ -1,46 +1,39 @@
 """From MQTT into the log: a publisher's frames, appended where the publisher itself would have appended them.
 
-A frame at QoS 1 is acknowledged when it is durable in the log, and not before. Before it is appended:
-
-(1) it is a frame (`wire.frame`), and not over its limits;
-(2) its channel names a topic and a broker that are served here, and its header names that topic;
-(3) its publisher is enrolled, and signed the header.
-
-So nobody but entities of the realm can fill the log. All else is for admission to judge, as it is for every frame. What
-does not pass is counted, and acknowledged: it would not pass the next time either.
-
-The MQTT broker sends a frame again when its acknowledgement was lost. Admission would refuse it as a replay. It is not
-even appended: the digests of frames that were appended lately are kept, also those that an earlier run appended.
+A frame at QoS 1 is acknowledged when it is durable in the log, and not before. Before it is appended, its channel must
+name a topic that is served here, and the frame must pass the checks of `broker.intake`. What does not pass is counted,
+and acknowledged: it would not pass the next time either. What came before is not appended again.
 """
 
 from __future__ import annotations
 
-import hashlib
 import threading
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from sealcast.clients.lanes import Lane, partition_of
-from sealcast.errors import FrameRejected, Rejected
+from sealcast.broker.intake import (
+    RECENT_BYTES,
+    RECENT_FRAMES,
+    SOMEWHERE,
+    FrameChecks,
+    NotAppended,
+    RecentFrames,
+    digest_of,
+)
+from sealcast.clients.lanes import Lane
 from sealcast.log.closing import Closing
+from sealcast.log.forwarded import partition_of
 from sealcast.model.bounded import bounded
 from sealcast.mqtt import channels
-from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.handles import EntityRealm
-from sealcast.wire import frame
 
 #: Of frames in memory, neither appended nor acknowledged. Beyond it, frames at QoS 0 are dropped, and counted; those at
 #: QoS 1 are limited by the MQTT broker, which waits for acknowledgements.
 MAX_QUEUED_BYTES: Final = 64 << 20
 BYTES_PER_APPEND: Final = 32 << 20
 FRAMES_PER_APPEND: Final = 4_096
-#: Digests of frames that are recognised when they come again; and how much of each log is read for them at the start.
-MAX_RECENT: Final = 65_536
-RECENT_FRAMES: Final = 4_096
-RECENT_BYTES: Final = 64 << 20
 
 #: A topic, a broker, a partition of its log.
 Where = tuple[str, str, int]
@@ -53,14 +46,6 @@ class Arrived(NamedTuple):
     data: bytes
     #: Acknowledges it, if the connection is still the one that it came by.
     acknowledge: Callable[[], None]
-
-
-class NotAppended(Rejected):
-    """A message that is not appended; the reason is what it is counted by."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 class Inbound(Closing):
@@ -82,8 +67,7 @@ class Inbound(Closing):
         self._queue: deque[Arrived] = deque()
         self._queued_bytes = 0
         self._lanes: dict[Where, Lane] = {}
-        self._recent: OrderedDict[bytes, None] = OrderedDict()
-        self._verify_key = lru_cache(4_096)(VerifyKey)
+        self._recent, self._checks = RecentFrames(), FrameChecks()
 
     def put(self, arrived: Arrived, qos: int) -> None:
         with self._guard:
@@ -106,14 +90,14 @@ class Inbound(Closing):
         counts, refusals = Counter[str](), list[str]()
         fresh: dict[bytes, tuple[Where, bytes]] = {}
         for arrived in taken:
-            digest = hashlib.sha256(arrived.data).digest()[:16]
+            digest = digest_of(arrived.data)
             try:
                 where = self._where(arrived)
             except NotAppended as error:
                 counts.update(("refused", f"refused_{error.reason}"))
                 refusals.append(f"a frame on {arrived.channel} is refused: {error.message}")
                 continue
-            if digest in self._recent or digest in fresh:
+            if self._recent.place(digest) is not None or digest in fresh:
                 counts["duplicates"] += 1
             else:
                 fresh[digest] = where, arrived.data
@@ -138,9 +122,8 @@ class Inbound(Closing):
         by_place = sorted(fresh.items(), key=lambda item: item[1][0])
         for where, group in groupby(by_place, key=lambda item: item[1][0]):
             batch = {digest: data for digest, (_, data) in group}
-            self._lanes[where].append(list(batch.values()))
-            for digest in batch:
-                self._remember(digest)
+            for digest, offset in zip(batch, self._lanes[where].append(list(batch.values())), strict=True):
+                self._recent.remember(digest, offset)
 
     def _done(self, count: int) -> None:
         with self._guard:
@@ -150,27 +133,13 @@ class Inbound(Closing):
             arrived.acknowledge()
 
     def _where(self, arrived: Arrived) -> Where:
-        # (1)
-        try:
-            found = frame.parse(arrived.data)
-        except FrameRejected as error:
-            raise NotAppended("frame", error.message) from None
-        # (2)
         named, state = channels.frames_for(arrived.channel), self._realm.state()
         if named is None or named[0] not in self._topics:
             raise NotAppended("channel", "no topic that is served here has this channel")
         topic, broker = named[0], named[1] or self._broker
-        if broker not in state.serving(topic):
-            raise NotAppended("broker", f"broker {broker!r} takes no frames of topic {topic!r}")
-        about = state.topic(topic)
-        if found.header.topic != about.id:
-            raise NotAppended("topic", f"it was published on another topic than {topic!r}")
-        # (3)
-        entity = state.entities.get(found.header.publisher)
-        if entity is None or not self._verify_key(entity.verify_key).verify(found.to_be_signed, found.signature):
-            raise NotAppended("signature", "no entity of the realm signed it")
-        where = topic, broker, partition_of(found.header.publisher, about.partitions)
-        self._open(where, found.header.publisher)
+        publisher = self._checks.check(state, topic, broker, arrived.data).publisher
+        where = topic, broker, partition_of(publisher, state.topic(topic).partitions)
+        self._open(where, publisher)
         return where
 
     def _open(self, where: Where, publisher: str) -> None:
@@ -178,12 +147,7 @@ class Inbound(Closing):
             return
         self._lanes[where] = lane = Lane(self._realm, where[0], where[1], publisher)
         for data in lane.newest(RECENT_FRAMES, RECENT_BYTES):
-            self._remember(hashlib.sha256(data).digest()[:16])
-
-    def _remember(self, digest: bytes) -> None:
-        self._recent[digest] = None
-        while len(self._recent) > MAX_RECENT:
-            self._recent.popitem(last=False)
+            self._recent.remember(digest_of(data), SOMEWHERE)
 
     def _full(self, where: Where) -> bool:
         """Backpressure: what no pipeline takes out must not be put in without end. The MQTT broker waits then."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from ipaddress import ip_address
 from typing import Final
 
 from cryptography import x509
@@ -17,7 +18,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
-from cryptography.x509.oid import ExtensionOID, NameOID, SignatureAlgorithmOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID, SignatureAlgorithmOID
 
 from sealcast.errors import Misuse, Rejected
 from sealcast.model import moments
@@ -33,6 +34,7 @@ LISTS: Final = "crl-sign"
 
 BASIC_CONSTRAINTS: Final = ExtensionOID.BASIC_CONSTRAINTS.dotted_string
 KEY_USAGE: Final = ExtensionOID.KEY_USAGE.dotted_string
+PURPOSES: Final = ExtensionOID.EXTENDED_KEY_USAGE.dotted_string
 ALTERNATIVE_NAME: Final = ExtensionOID.SUBJECT_ALTERNATIVE_NAME.dotted_string
 NAME_CONSTRAINTS: Final = ExtensionOID.NAME_CONSTRAINTS.dotted_string
 SUBJECT_KEY: Final = ExtensionOID.SUBJECT_KEY_IDENTIFIER.dotted_string
@@ -72,6 +74,8 @@ class CertificateBody:
     not_after_us: int
     usages: frozenset[str]
     uris: tuple[str, ...] = ()
+    #: The names and addresses that its holder answers at as a TLS server; with any, it is for nothing else.
+    hosts: tuple[str, ...] = ()
     #: An authority, and how many authorities may follow below it; None for anyone else.
     path_length: int | None = None
     #: The only organization whose names it may certify; for authorities.
@@ -104,8 +108,11 @@ class Parsed:
     authority: bool | None
     path_length: int | None
     usages: frozenset[str] | None
-    #: None when it has alternative names that are no URIs.
+    #: None when it has alternative names that are neither URIs nor hosts.
     uris: tuple[str, ...] | None
+    hosts: tuple[str, ...]
+    #: Whether it is for TLS servers, and for nothing else; None when it does not say what it is for.
+    server: bool | None
     #: None when it has no constraint, and "" when it has one that is not of our kind.
     permitted: str | None
     subject_key: bytes | None
@@ -139,6 +146,7 @@ def read(der: bytes) -> Parsed:
         values = {e.oid.dotted_string: e.value for e in extensions}
         constraints, key_usage = values.get(BASIC_CONSTRAINTS), values.get(KEY_USAGE)
         subject_key, issuer_key = values.get(SUBJECT_KEY), values.get(AUTHORITY_KEY)
+        uris, hosts = _read_alternatives(values.get(ALTERNATIVE_NAME))
         return Parsed(
             der=der,
             signed=found.tbs_certificate_bytes,
@@ -157,7 +165,9 @@ def read(der: bytes) -> Parsed:
             authority=constraints.ca if isinstance(constraints, x509.BasicConstraints) else None,
             path_length=constraints.path_length if isinstance(constraints, x509.BasicConstraints) else None,
             usages=_read_usages(key_usage) if isinstance(key_usage, x509.KeyUsage) else None,
-            uris=read_uris(values.get(ALTERNATIVE_NAME)),
+            uris=uris,
+            hosts=hosts,
+            server=_read_server(values.get(PURPOSES)),
             permitted=_read_permitted(values.get(NAME_CONSTRAINTS)),
             subject_key=subject_key.digest if isinstance(subject_key, x509.SubjectKeyIdentifier) else None,
             issuer_key=issuer_key.key_identifier if isinstance(issuer_key, x509.AuthorityKeyIdentifier) else None,
@@ -250,7 +260,9 @@ def _extensions(body: CertificateBody) -> list[x509.Extension[x509.ExtensionType
     ]
     if body.uris:
         uris = [x509.UniformResourceIdentifier(uri) for uri in body.uris]
-        found.append((False, x509.SubjectAlternativeName(uris)))
+        found.append((False, x509.SubjectAlternativeName([*uris, *map(_host, body.hosts)])))
+    if body.hosts:
+        found.append((False, x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])))
     if body.permitted is not None:
         subtree = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, body.permitted)])
         found.append((True, x509.NameConstraints([x509.DirectoryName(subtree)], None)))
@@ -263,11 +275,32 @@ def _read_usages(usage: x509.KeyUsage) -> frozenset[str]:
     return frozenset(word for word, attribute in _USAGES if getattr(usage, attribute))
 
 
-def read_uris(names: object) -> tuple[str, ...] | None:
+def is_address(host: str) -> bool:
+    """Whether a host is named by its address, and not by a name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _host(host: str) -> x509.GeneralName:
+    return x509.IPAddress(ip_address(host)) if is_address(host) else x509.DNSName(host)
+
+
+def _read_alternatives(names: object) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """URIs and hosts, each in its order; no URIs are said to be there where something else is."""
     if not isinstance(names, x509.SubjectAlternativeName):
-        return ()
+        return (), ()
     uris = [n.value for n in names if isinstance(n, x509.UniformResourceIdentifier)]
-    return tuple(uris) if len(uris) == len(list(names)) else None
+    hosts = [str(n.value) for n in names if isinstance(n, x509.DNSName | x509.IPAddress)]
+    return (tuple(uris) if len(uris) + len(hosts) == len(list(names)) else None), tuple(hosts)
+
+
+def _read_server(purposes: object) -> bool | None:
+    if not isinstance(purposes, x509.ExtendedKeyUsage):
+        return None
+    return list(purposes) == [ExtendedKeyUsageOID.SERVER_AUTH]
 
 
 def _read_permitted(constraints: object) -> str | None:

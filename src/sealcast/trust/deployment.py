@@ -47,6 +47,7 @@ class Realm(Handle):
     add_broker = entities.add_broker
     add_center = entities.add_center
     add_discovery_node = entities.add_discovery_node
+    add_gateway = entities.add_gateway
     renew = entities.renew
     renew_due = entities.renew_due
     revoke_entity = entities.revoke_entity

@@ -3,6 +3,7 @@
     OpenRealm       public things: where files lie, the registry, whom the realm believes, frame logs
     BrokerRealm     and a broker's own secrets and copy of the revocation lists: for brokers and the pipeline
     EntityRealm     and the keys of entities and discovery nodes that are on this machine: for clients
+    GatewayRealm    and the keys of one gateway: for `sealcast gateway`
     Realm           all of it, with the authority and the key centers: for the administrator (`trust.deployment`)
 
 Opening a handle reads public things only. Secrets are read when they are asked for, from their owner's own file. This
@@ -20,7 +21,7 @@ from heapq import heapify, heapreplace
 from pathlib import Path
 from typing import Self
 
-from sealcast.errors import Corrupt, Misuse
+from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log.forwarded import BrokerTopic
 from sealcast.log.outbox import OutboxTopic
 from sealcast.trust import layout
@@ -157,6 +158,22 @@ class EntityRealm(OpenRealm):
 
         places = self.registry.transact(decide).overlay(topic).places
         return {name: places[name] for name in subscribers}
+
+
+class GatewayRealm(OpenRealm):
+    """A realm as a gateway sees it: what is public, and keys of its own that open nothing."""
+
+    def gateway(self, name: str) -> Identity:
+        """The keys of a gateway, from its own file. The registry is held to what that gateway saw."""
+        path = self.paths.gateway_key(name)
+        if not at_hand(path):
+            raise NotFound(
+                f"there are no keys of gateway {name!r} here ({path} does not exist)",
+                hint=f"make them where the authority is: sealcast entity enrol {name} --role gateway --host HOST",
+            )
+        identity = Identity.load(path, name)
+        self.registry.hold(Pin.beside(path, f"gateway {name!r}"))
+        return identity
 
 
 def at_hand(path: Path) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sealcast.errors import Corrupt, Misuse, Rejected
 from sealcast.trust.realm import changes as stored
+from sealcast.trust.realm import strict
 from sealcast.trust.realm.changes import Change
 from sealcast.trust.realm.machine import EMPTY, Fold, RealmState
 from sealcast.trust.statements import Author, AuthorKeys, Judge, StatementRejected
@@ -21,7 +22,7 @@ from sealcast.trust.storage.trouble import damaged, not_believed
 from sealcast.trust.vetting import vet
 
 if TYPE_CHECKING:
-    from sealcast.trust.storage.rows import Rows
+    from sealcast.trust.storage.rows import ChangeRow, Rows
 
 _CHAIN_START: Final = bytes(32)
 _SIGNED_HINT: Final = "open it by its realm: SEALCAST_REALM, or --realm DIR"
@@ -109,7 +110,7 @@ def add(
         vet(fold, change, now)
         if hearing is not None:
             hearing.hear(change)
-        body = json.dumps(stored.to_json(change), separators=(",", ":"), ensure_ascii=False)
+        body = strict.written(change)
         chain = _link(chain, fold.version, now, change.kind, body)
         made.append(ChangeRow(fold.version, now, change.kind, body, chain))
     if hearing is not None:
@@ -118,6 +119,35 @@ def add(
         hearing.end(signed, chain)
         made[-1] = made[-1]._replace(signed=signed)
     rows.add(made)
+    return KnownVersion(fold.state(), chain)
+
+
+def take_over(
+    rows: Rows, before: KnownVersion, given: Sequence[ChangeRow], now: int, drift_us: int, judge: Judge | None
+) -> KnownVersion:
+    """Continues a history by one transaction that was made and signed elsewhere. It is judged as one made here, and as
+    one that is read: rules, vetting, chain and signatures."""
+    if judge is None:
+        raise Misuse("nobody is known here: this registry was opened without its realm")
+    if not given or not given[-1].signed or any(row.signed for row in given[:-1]):
+        raise Misuse("a transaction is signed at its end, and nowhere else")
+    fold, chain = Fold(before.state), before.chain
+    hearing = judge.hearing(fold, chain, fold.version + 1)
+    for row in given:
+        if abs(row.at_us - now) > drift_us:
+            raise Misuse(
+                f"change {row.version} is stamped {(row.at_us - now) / 1e6:+.0f} seconds off this clock",
+                hint="set the clock right",
+            )
+        chain = _link(chain, row.version, row.at_us, row.kind, row.body)
+        if row.version != fold.version + 1 or row.chain != chain:
+            raise Misuse(f"change {row.version} does not follow the one before it")
+        change = strict.read(row.kind, row.body)
+        fold.apply(change)
+        vet(fold, change, now)
+        hearing.hear(change)
+    hearing.end(given[-1].signed, chain)
+    rows.add(given)
     return KnownVersion(fold.state(), chain)
 
 

@@ -8,6 +8,7 @@ REALM/
   secrets/authority/     the authority's keys, certificates and revocation lists      the administrator alone
   secrets/centers/NAME.key    a key center's secrets                                  that center alone
   secrets/discovery/NAME.key  a discovery node's keys                                 that node alone
+  secrets/gateways/NAME.key   a gateway's keys                                        that gateway alone
   entities/NAME.key      an entity's private keys                                     that entity alone
   NAME.head              beside a key file: the newest version of the registry seen   its owner alone
   NAME.layers/           beside a key file: its agreement keys for layered topics     its owner alone
@@ -112,6 +113,9 @@ class Layout:
 
     def discovery_key(self, name: str) -> Path:
         return self.secrets / "discovery" / f"{name}.key"
+
+    def gateway_key(self, name: str) -> Path:
+        return self.secrets / "gateways" / f"{name}.key"
 
     def broker(self, name: str) -> Path:
         """What a broker keeps for itself."""

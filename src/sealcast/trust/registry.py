@@ -30,11 +30,23 @@ from sealcast.trust.storage.opening import open_store
 from sealcast.trust.storage.trouble import CommitLost, damaged
 
 if TYPE_CHECKING:
-    from sealcast.trust.storage.rows import Rows
+    from sealcast.trust.storage.rows import ChangeRow, Rows
     from sealcast.trust.storage.store import Store
 
 #: States kept in memory: the newest, and the versions that batches in flight are pinned to.
 STATES_KEPT: Final = 4
+#: Rows that are read at once for somebody elsewhere.
+_ROWS_AT_ONCE: Final = 1_024
+
+
+class Behind(Unavailable):
+    """A transaction was made from a version that is not the newest any more: nothing was changed."""
+
+    code = "behind"
+
+    def __init__(self, newest: int) -> None:
+        super().__init__(f"the registry is at version {newest}", hint="read what is new, and make the change again")
+        self.newest = newest
 
 
 def now_us() -> int:
@@ -201,6 +213,48 @@ class Registry:
 
         with self._lock:
             return self._store().write(write)
+
+    def take_over(self, after: Head, rows: Sequence[ChangeRow], *, drift_us: int) -> int:
+        """Adds a transaction that somebody made and signed elsewhere, if it is all that one made here must be; the
+        version after it, durable. `Behind` when it does not follow the newest version. One that is there already
+        is not added again.
+
+        Its times are its maker's word: Misuse when they are further than `drift_us` from this clock.
+        """
+        made: list[KnownVersion] = []
+
+        def write(taken: Rows) -> int:
+            last = rows[-1]
+            if taken.chain_at(last.version) == last.chain and taken.newest() >= last.version:
+                return last.version
+            before = self._at(taken, self._newest(taken))
+            if Head(before.state.version, before.chain) != after:
+                raise Behind(before.state.version)
+            made.append(history.take_over(taken, before, rows, self._clock(), drift_us, self._judge))
+            return last.version
+
+        with self._lock:
+            version = self._store().write(write)
+            for each in made:
+                self._keep(each)
+                self._see(each)
+            return version
+
+    def rows(self, after: int, max_bytes: int) -> tuple[list[ChangeRow], int]:
+        """Rows as they are stored, of the transactions after a version, as many as come to so many bytes and at least
+        one; and the newest version. What is given was verified here, and ends where a transaction ends."""
+        newest, size, at = self.state().version, 0, after
+        found: list[ChangeRow] = []
+        while at < newest:
+            until = min(newest, at + _ROWS_AT_ONCE)
+            page = self._store().read(lambda rows, at=at, until=until: rows.between(at, until))  # type: ignore[misc]
+            for row in page:
+                found.append(row)
+                size += len(row.body) + len(row.signed) + len(row.chain)
+                if row.signed and size >= max_bytes:
+                    return found, newest
+            at = until
+        return found, newest
 
     # --- the database -------------------------------------------------------------------------------
 

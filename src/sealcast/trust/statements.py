@@ -227,6 +227,11 @@ class Hearing:
         return who is not None and Role.BROKER in who.roles and not who.revoked
 
 
+def signers(signed: str) -> frozenset[str]:
+    """Who is said to have signed a transaction; StatementRejected when that cannot be read."""
+    return frozenset(_read(signed))
+
+
 def may(wanted: Voices, author: str, is_broker: Callable[[str], bool]) -> bool:
     """Whether an author's word is enough."""
     return author in wanted.names or (wanted.brokers and is_broker(author))
@@ -236,7 +241,7 @@ def _read(signed: str) -> dict[str, bytes]:
     # (1)
     try:
         found = {str(author): bytes.fromhex(signature) for author, signature in json.loads(signed).items()}
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         raise _no(StatementReason.UNSIGNED, "its signatures cannot be read") from None
     if not 0 < len(found) <= MAX_AUTHORS or any(len(each) != SIGNATURE_BYTES for each in found.values()):
         raise _no(StatementReason.UNSIGNED, "it has no signature, or something else in place of one")
@@ -261,4 +266,14 @@ def _no(reason: StatementReason, message: str) -> StatementRejected:
     return StatementRejected(reason, message)
 
 
-__all__ = ["NOBODY", "Author", "AuthorKeys", "Hearing", "Judge", "Statement", "StatementReason", "StatementRejected"]
+__all__ = [
+    "NOBODY",
+    "Author",
+    "AuthorKeys",
+    "Hearing",
+    "Judge",
+    "Statement",
+    "StatementReason",
+    "StatementRejected",
+    "signers",
+]

@@ -7,8 +7,10 @@ copy follows. An authority whose copy is behind (it was killed in between) is br
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from ipaddress import ip_address
 
 from sealcast.errors import Misuse
+from sealcast.primitives import x509
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.certificates import certificate as certificates
 from sealcast.trust.certificates.authority import LIFETIME_US, Authority, CertificateWanted
@@ -67,6 +69,32 @@ def add_center(realm: Handle, name: str) -> Entity:
 def add_discovery_node(realm: Handle, name: str) -> Entity:
     """Enrols another discovery node."""
     return _add_holder(realm, name, Role.DISCOVERY)
+
+
+def add_gateway(realm: Handle, name: str, hosts: Sequence[str]) -> Entity:
+    """Enrols a gateway that answers at these names and addresses. One that is enrolled, and whose keys are here, gets
+    the next certificate, which names these hosts and no others."""
+    authority, now, wanted = realm.authority(), realm.clock(), canonical_hosts(hosts)
+
+    def decide(state: RealmState) -> list[Change]:
+        known = state.entities.get(name)
+        if known is None:
+            return enrolments(realm, state, authority, [name], Role.GATEWAY, hosts=wanted)
+        if known.revoked or Role.GATEWAY not in known.roles:
+            raise Misuse(f"{name!r} is no gateway, or was revoked", hint="choose another name for the gateway")
+        catch_up(authority, state)
+        asked = CertificateWanted(name, certificates.parse(known.certificate).keys, known.roles, wanted)
+        return [*successors(authority, state), *map(_renewal, authority.issue_many([asked], now))]
+
+    return realm.registry.transact(decide).entity(name)
+
+
+def canonical_hosts(hosts: Sequence[str]) -> tuple[str, ...]:
+    """Names and addresses as certificates spell them, each once."""
+    found = dict.fromkeys(str(ip_address(h)) if x509.is_address(h) else h.rstrip(".").lower() for h in hosts)
+    if not found:
+        raise Misuse("a gateway needs a host that it answers at", hint="name one: --host gateway.example.org")
+    return tuple(found)
 
 
 def renew(realm: Handle, name: str, *, lifetime_us: int = LIFETIME_US) -> Entity:
@@ -140,6 +168,8 @@ def enrolments(
     names: Sequence[str],
     role: Role,
     lifetime_us: int = LIFETIME_US,
+    *,
+    hosts: tuple[str, ...] = (),
 ) -> list[Change]:
     """Keys and certificates for new names, as changes; the keys are in their files when this returns."""
     catch_up(authority, state)
@@ -148,7 +178,8 @@ def enrolments(
         # The rules come first: a name they refuse must not become a file name.
         rehearsal.apply(EnrolEntity(name, bytes(KEY_BYTES), bytes(KEY_BYTES), (role,), b"rehearsed"))
     wanted = [
-        CertificateWanted(i.name, i.public_keys, frozenset({role})) for i in private_keys(realm.paths, role, names)
+        CertificateWanted(i.name, i.public_keys, frozenset({role}), hosts)
+        for i in private_keys(realm.paths, role, names)
     ]
     issued = authority.issue_many(wanted, realm.clock(), lifetime_us)
     return [*successors(authority, state), *(enrolment(certificate, role) for certificate in issued)]
@@ -163,7 +194,8 @@ def private_keys(paths: Layout, role: Role, names: Sequence[str]) -> list[Identi
             if not place(name).exists():
                 kind.generate(name).save(place(name))
         return [kind.load(place(name)).identity for name in names]
-    files = {name: paths.discovery_key(name) if role is Role.DISCOVERY else paths.entity_key(name) for name in names}
+    places = {Role.DISCOVERY: paths.discovery_key, Role.GATEWAY: paths.gateway_key}
+    files = {name: places.get(role, paths.entity_key)(name) for name in names}
     known = {name: Identity.load(path, name) for name, path in files.items() if path.exists()}
     fresh = {name: Identity.generate(name) for name in names if name not in known}
     Identity.save_many({files[name]: identity for name, identity in fresh.items()})
@@ -172,9 +204,9 @@ def private_keys(paths: Layout, role: Role, names: Sequence[str]) -> list[Identi
 
 def renewals(authority: Authority, due: Iterable[Entity], now: int, lifetime_us: int) -> list[Change]:
     """The next certificate of each, for the same keys and roles, as changes."""
-    wanted = [CertificateWanted(who.name, certificates.parse(who.certificate).keys, who.roles) for who in due]
-    issued = authority.issue_many(wanted, now, lifetime_us)
-    return [RenewCertificate(c.name, c.der, c.serial, c.not_after_us) for c in issued]
+    before = [(who, certificates.parse(who.certificate)) for who in due]
+    wanted = [CertificateWanted(who.name, found.keys, who.roles, found.hosts) for who, found in before]
+    return list(map(_renewal, authority.issue_many(wanted, now, lifetime_us)))
 
 
 def signed_lists(
@@ -215,6 +247,10 @@ def enrolment(certificate: Certificate, role: Role) -> EnrolEntity:
         certificate.serial,
         certificate.not_after_us,
     )
+
+
+def _renewal(issued: Certificate) -> RenewCertificate:
+    return RenewCertificate(issued.name, issued.der, issued.serial, issued.not_after_us)
 
 
 def _add_holder(

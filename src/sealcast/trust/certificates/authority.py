@@ -62,6 +62,8 @@ class CertificateWanted:
     name: str
     keys: PublicKeys
     roles: frozenset[Role] = ENTITY
+    #: Of a gateway: the names and addresses that it answers at.
+    hosts: tuple[str, ...] = ()
 
 
 class Authority(Unpicklable):
@@ -132,7 +134,7 @@ class Authority(Unpicklable):
             if not NAME.fullmatch(one.name):
                 raise Misuse(f"{one.name!r} is no entity name")
             if not one.roles or Role.AUTHORITY in one.roles:
-                raise Misuse(f"{one.name!r}: roles are one or more of entity, broker, key-center, discovery")
+                raise Misuse(f"{one.name!r}: roles are one or more of entity, broker, key-center, discovery, gateway")
         drawn = _serials(number, len(wanted))
         return [self._issue(signer, one, serial, at_us, until) for one, serial in zip(wanted, drawn, strict=True)]
 
@@ -141,6 +143,7 @@ class Authority(Unpicklable):
     ) -> Certificate:
         issuer, keys, public = self.issuing, one.keys, P256VerifyKey(one.keys.identity)
         profile.check_keys(False, keys.verify_key, keys.kem_public)
+        profile.check_hosts(one.hosts, gateway=Role.GATEWAY in one.roles)
         extension = profile.encode_extension(one.roles, keys.verify_key, keys.kem_public)
         body = x509.CertificateBody(
             serial=serial,
@@ -152,6 +155,7 @@ class Authority(Unpicklable):
             not_after_us=until_us // x509.SECOND_US * x509.SECOND_US,
             usages=HOLDER_USAGES,
             uris=(profile.uri(self.realm_id, one.name),),
+            hosts=one.hosts,
             private=((EXTENSION, extension),),
         )
         der = x509.issue(signer, body)
@@ -169,6 +173,7 @@ class Authority(Unpicklable):
             body.not_after_us,
             signer.verify_key.key_id,
             hashlib.sha256(der).digest(),
+            one.hosts,
         )
 
     def succeed(self, at_us: int, *, lifetime_us: int = AUTHORITY_LIFETIME_US) -> Certificate:

@@ -4,6 +4,7 @@
     subject key  P-256: signs requests, renewals, tokens         validity          seconds, both ends included
     extension    {1: [role ...], 2: Ed25519, 3: X25519}          deterministic CBOR in an OCTET STRING, not critical
     serial       generation of its issuer u16 | random, 14 bytes
+    gateways     also the hosts they answer at as alternative names, and the one purpose of TLS servers
 
 One signature binds a name to three public keys and to the roles of their holder. The root is generation 0, and the
 authorities under it are numbered from 1: a serial number tells who may revoke it and is unique in the whole realm, so
@@ -38,6 +39,10 @@ SERIAL_BYTES: Final = 16
 ROOT_NAME: Final = "Sealcast root"
 AUTHORITY_NAME: Final = "Sealcast authority "
 MAX_GENERATION: Final = 2**15 - 1
+#: Names and addresses of one gateway, and what such a name looks like; an address is written as Python writes it.
+MAX_HOSTS: Final = 16
+_LABEL: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_HOST: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*", re.ASCII)
 _AUTHORITY_NAME: Final = re.compile(f"{ROOT_NAME}|{AUTHORITY_NAME}[1-9][0-9]{{0,4}}", re.ASCII)
 
 _OCTET_STRING: Final = 0x04
@@ -50,6 +55,7 @@ _ROLE_CODES: Final[Mapping[Role, int]] = {
     Role.KEY_CENTER: 3,
     Role.DISCOVERY: 4,
     Role.AUTHORITY: 5,
+    Role.GATEWAY: 6,
 }
 _ROLE_NAMES: Final[Mapping[int, Role]] = {code: role for role, code in _ROLE_CODES.items()}
 
@@ -114,6 +120,8 @@ class Certificate:
     issuer: bytes
     #: SHA-256 of the bytes. Anyone can respell a signature (`primitives.p256`), so lists name serials instead.
     fingerprint: bytes
+    #: Of a gateway: the names and addresses that it answers at.
+    hosts: tuple[str, ...] = ()
 
     @property
     def keys(self) -> PublicKeys:
@@ -179,6 +187,7 @@ _SHARED: Final = {
     EXTENSION: False,
 }
 _HOLDER_EXTENSIONS: Final = {**_SHARED, x509.ALTERNATIVE_NAME: False}
+_GATEWAY_EXTENSIONS: Final = {**_HOLDER_EXTENSIONS, x509.PURPOSES: False}
 _AUTHORITY_EXTENSIONS: Final = ({**_SHARED, x509.NAME_CONSTRAINTS: True}, _SHARED)
 HOLDER_USAGES: Final = frozenset({x509.SIGNATURES})
 AUTHORITY_USAGES: Final = frozenset({x509.SIGNATURES, x509.CERTIFICATES, x509.LISTS})
@@ -208,7 +217,7 @@ def claims(parsed: x509.Parsed) -> Certificate:
         raise refused(CertificateReason.KEY, "its key is not of P-256, or is not the one its key identifier names")
     # (4) exactly our extensions
     value = parsed.private.get(EXTENSION)
-    allowed = _AUTHORITY_EXTENSIONS if parsed.authority else (_HOLDER_EXTENSIONS,)
+    allowed = _AUTHORITY_EXTENSIONS if parsed.authority else (_HOLDER_EXTENSIONS, _GATEWAY_EXTENSIONS)
     if parsed.version != 3 or value is None or parsed.issuer_key is None or parsed.extensions not in allowed:
         raise refused(CertificateReason.PROFILE, "its extensions are not those of a Sealcast certificate")
     # (5) roles we know
@@ -219,10 +228,13 @@ def claims(parsed: x509.Parsed) -> Certificate:
     # (7) keys are used for what they are for
     if parsed.usages != (AUTHORITY_USAGES if parsed.authority else HOLDER_USAGES):
         raise refused(CertificateReason.USAGE, "its key usage is not that of its kind")
+    if parsed.server is not (True if Role.GATEWAY in roles else None):
+        raise refused(CertificateReason.USAGE, "a gateway's certificate is for TLS servers, and no other says so")
     # (8) public keys that can be worked with
     check_keys(bool(parsed.authority), verify_key, kem_public)
     # (9) one name, said twice
     realm, name = check_name(parsed.subject, parsed.uris, authority=bool(parsed.authority))
+    check_hosts(parsed.hosts, gateway=Role.GATEWAY in roles)
     return Certificate(
         parsed.der,
         name,
@@ -236,6 +248,7 @@ def claims(parsed: x509.Parsed) -> Certificate:
         parsed.not_after_us,
         parsed.issuer_key,
         hashlib.sha256(parsed.der).digest(),
+        parsed.hosts,
     )
 
 
@@ -271,6 +284,14 @@ def check_name(
     elif not NAME.fullmatch(subject.common) or uris != (uri(realm, subject.common),):
         raise refused(CertificateReason.NAME, "its subject and its alternative name are not one name of an entity")
     return realm, subject.common
+
+
+def check_hosts(hosts: tuple[str, ...], *, gateway: bool) -> None:
+    """Whether these are the hosts of a gateway, and of nobody else: each once, spelled in the one way."""
+    if bool(hosts) is not gateway or len(hosts) > MAX_HOSTS or len(set(hosts)) != len(hosts):
+        raise refused(CertificateReason.NAME, f"a gateway answers at 1 to {MAX_HOSTS} hosts, and nobody else at any")
+    if any(not x509.is_address(host) and not _HOST.fullmatch(host) for host in hosts):
+        raise refused(CertificateReason.NAME, "a host is an address, or a name in small letters")
 
 
 def refused(reason: CertificateReason, why: str, hint: str | None = None) -> CertificateRejected:

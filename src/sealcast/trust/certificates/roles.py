@@ -15,5 +15,7 @@ class Role(StrEnum):
     KEY_CENTER = "key-center"
     #: Keeps advertisements of topics.
     DISCOVERY = "discovery"
+    #: Answers publishers and subscribers on other machines (`sealcast gateway`): holds no key of any topic.
+    GATEWAY = "gateway"
     #: Signs certificates.
     AUTHORITY = "authority"

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import ssl
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,24 +79,28 @@ class TlsIdentity(Unpicklable):
         """With the certificate that the registry has of it, which must be about the keys at hand."""
         self.name = identity.name
         self.certificate = parse(certificate)
-        if self.certificate.keys != identity.public_keys or self.certificate.name != identity.name:
-            raise Misuse(f"the certificate of {identity.name!r} is not about the keys in its file")
-        issuer = _issuer(self.certificate, trust)
         self.server = listening_context(trust)
-        self.client = _context(ssl.PROTOCOL_TLS_CLIENT, trust)
-        password = Secret.random(_PASSWORD_BYTES)
-        text = password.reveal().hex()
-        chain = x509.pem(certificate) + x509.pem(issuer) + identity.key.pem(password)
-        with tempfile.NamedTemporaryFile(prefix="sealcast-") as file:  # of mode 0600, removed at the end
-            file.write(chain)
-            file.flush()
-            for context in (self.server, self.client):
-                context.load_cert_chain(file.name, password=text)
+        self.client = bare_context(ssl.PROTOCOL_TLS_CLIENT, trust, PROTOCOL)
+        show([self.server, self.client], identity, self.certificate, trust)
+
+
+def show(contexts: Iterable[ssl.SSLContext], identity: Identity, certificate: Certificate, trust: Trust) -> None:
+    """Lets contexts show this certificate, with the issuer that leads to the root, and prove that the key is here."""
+    if certificate.keys != identity.public_keys or certificate.name != identity.name:
+        raise Misuse(f"the certificate of {identity.name!r} is not about the keys in its file")
+    password = Secret.random(_PASSWORD_BYTES)
+    text = password.reveal().hex()
+    chain = x509.pem(certificate.der) + x509.pem(_issuer(certificate, trust)) + identity.key.pem(password)
+    with tempfile.NamedTemporaryFile(prefix="sealcast-") as file:  # of mode 0600, removed at the end
+        file.write(chain)
+        file.flush()
+        for context in contexts:
+            context.load_cert_chain(file.name, password=text)
 
 
 def listening_context(trust: Trust) -> ssl.SSLContext:
     """For a socket that answers: everyone must show a certificate. Its own is that of the identity that was asked."""
-    context = _context(ssl.PROTOCOL_TLS_SERVER, trust)
+    context = bare_context(ssl.PROTOCOL_TLS_SERVER, trust, PROTOCOL)
     context.num_tickets = 0
     return context
 
@@ -112,7 +116,8 @@ def proven(connection: object, trust: PeerTrust, name: str | None = None) -> Pro
     return trust.prove(connection.getpeercert(binary_form=True), name)
 
 
-def _context(protocol: int, trust: Trust) -> ssl.SSLContext:
+def bare_context(protocol: int, trust: Trust, speaks: str) -> ssl.SSLContext:
+    """TLS 1.3 with whom the realm's root leads to, and with nobody else; it shows nothing of its own yet."""
     # Not `create_default_context`: it believes the system's authorities and writes keys to SSLKEYLOGFILE if asked.
     context = ssl.SSLContext(protocol)
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
@@ -121,7 +126,7 @@ def _context(protocol: int, trust: Trust) -> ssl.SSLContext:
     context.verify_mode = ssl.CERT_REQUIRED
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     context.load_verify_locations(cadata=trust.root.der)
-    context.set_alpn_protocols([PROTOCOL])
+    context.set_alpn_protocols([speaks])
     return context
 
 

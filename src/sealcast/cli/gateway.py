@@ -1,0 +1,75 @@
+"""sealcast gateway: publishers and subscribers on other machines, over HTTPS."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sealcast.cli import talk
+
+if TYPE_CHECKING:
+    from sealcast.gateway.hub import Hub
+
+app = talk.Commands(no_args_is_help=False)
+
+
+@app.command(epilog="Example: sealcast gateway --listen 127.0.0.1:7443")
+def gateway(
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.")
+    ] = "127.0.0.1:7443",
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which gateway [default: the one whose keys are here].")
+    ] = None,
+    prometheus: Annotated[int | None, typer.Option(metavar="PORT", help="Serve metrics on 127.0.0.1:PORT.")] = None,
+    log_requests: Annotated[bool, typer.Option("--log-requests", help="Write a line for every request.")] = False,
+) -> None:
+    """Let publishers and subscribers on other machines in, until Ctrl-C.
+
+    It speaks HTTPS (TLS 1.3) with a certificate of the realm, and callers prove who they are with theirs. It hands each
+    what is its own, and holds no key that opens anything. A frame is acknowledged when it is durable.
+
+    Make a gateway first, where the authority is: sealcast entity enrol door --role gateway --host gateway.example.org
+
+    The log goes to stderr, one JSON document a line. SIGTERM ends it in good order. A renewed certificate is shown
+    without a restart (SIGHUP: at once).
+    """
+    from sealcast.gateway.running import Gateway
+    from sealcast.trust.handles import GatewayRealm
+
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit() or not 0 <= int(port) < 65_536:
+        raise typer.BadParameter(f"{listen!r} is no address: write HOST:PORT", param_hint="--listen")
+    made = Gateway(
+        GatewayRealm(talk.given.realm),
+        name,
+        host=host.strip("[]"),
+        port=int(port),
+        log=sys.stderr,
+        log_requests=log_requests,
+    )
+    talk.note(
+        f"gateway {made.name!r} answers at {', '.join(made.hosts)} on port {made.port}; Ctrl-C stops in good order"
+    )
+    begin, counts = time.monotonic(), dict[str, Any]()
+    with ExitStack() as held:
+
+        def ready(hub: Hub) -> None:
+            if prometheus is not None:
+                from sealcast.broker.metrics_page import serve
+
+                served = held.enter_context(serve(hub.metrics.registry, prometheus))
+                talk.note(f"metrics on http://127.0.0.1:{served.port}/metrics")
+            counts.update(hub=hub)
+
+        asyncio.run(made.run(ready))
+    totals = counts["hub"].metrics.totals()
+    document = {"gateway": made.name, "port": made.port, **totals, "seconds": round(time.monotonic() - begin, 3)}
+    talk.answer(
+        document, f"{totals['requests']:,} requests, {totals['frames']:,} frames, {totals['refused']:,} refused"
+    )

@@ -1,0 +1,168 @@
+"""Control topics over a gateway: requests to key centers, desks and discovery nodes, and the answers to them.
+
+Who makes a topic through the gateway is written down beside it (`maker`): nobody else reads or drops it, also after the
+gateway was started again. Entities make topics for answers only; whoever serves others makes those that it listens on.
+Posting needs nothing but the topic's 128 bits, as everywhere: what is posted is sealed and signed, and judged by whom
+it is for. Posts are stamped with who posted them, so that a service charges its budgets to the right one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from sealcast.errors import NotFound
+from sealcast.gateway.asked import Asked, CborAnswer, NoAnswer
+from sealcast.gateway.callers import Caller
+from sealcast.gateway.problems import Refusal, forbidden
+from sealcast.log import files
+from sealcast.log.closing import Closing
+from sealcast.log.control_topics import MAX_ORIGIN_BYTES, ControlPlane
+from sealcast.model.names import NAME
+from sealcast.trust.handles import OpenRealm
+
+if TYPE_CHECKING:
+    from sealcast.gateway.hub import Hub
+
+_MAKER: Final = "maker"
+#: Callers whose handles are kept open.
+_OPEN: Final = 256
+
+
+class ControlTopics(Closing):
+    """The control topics of a realm, as callers use them. For many threads."""
+
+    def __init__(self, realm: OpenRealm, most: int) -> None:
+        """`most` topics may one caller have made at a time."""
+        self._root, self._most = realm.paths.root, most
+        self._guard = threading.Lock()
+        self._planes: OrderedDict[str, tuple[ControlPlane, threading.Lock]] = OrderedDict()
+        self._made: Counter[str] | None = None
+
+    @contextmanager
+    def plane(self, caller: Caller) -> Iterator[ControlPlane]:
+        """The caller's own: what it has in queues is counted by it."""
+        with self._guard:
+            if caller.name not in self._planes:
+                origin = f"entity {caller.name}"[:MAX_ORIGIN_BYTES]
+                self._planes[caller.name] = ControlPlane(self._root, origin=origin), threading.Lock()
+            self._planes.move_to_end(caller.name)
+            plane, lock = self._planes[caller.name]
+            while len(self._planes) > _OPEN:
+                _, (oldest, busy) = self._planes.popitem(last=False)
+                with busy:
+                    oldest.close()
+        with lock:
+            yield plane
+
+    def create(self, caller: Caller, topic: bytes, *, reply: bool) -> None:
+        with self.plane(caller) as plane:
+            maker = self.maker(plane, topic)
+            if maker is None and plane.exists(topic):
+                raise forbidden("this control topic was not made here")
+            if maker not in (None, caller.name):
+                raise forbidden("this control topic is another's")
+            with self._guard:
+                if maker is None and self._count(plane)[caller.name] >= self._most:
+                    raise Refusal(429, "busy", f"a caller has at most {self._most} control topics", hint="drop some")
+                self._count(plane)[caller.name] += maker is None
+            files.make_directory(plane.root / topic.hex())
+            files.replace_file(plane.root / topic.hex() / _MAKER, caller.name.encode())
+            plane.create(topic, reply=reply)
+
+    def drop(self, caller: Caller, topic: bytes) -> None:
+        with self.plane(caller) as plane:
+            self.own(plane, caller, topic)
+            plane.drop(topic)
+            with self._guard:
+                self._count(plane)[caller.name] -= 1
+
+    def own(self, plane: ControlPlane, caller: Caller, topic: bytes) -> None:
+        """NotFound when there is none, and Refusal when it is another's."""
+        if not plane.exists(topic):
+            raise NotFound("there is no such control topic", hint="it has moved, or was never here: find it again")
+        if self.maker(plane, topic) != caller.name:
+            raise forbidden("who made a control topic reads it, and nobody else")
+
+    def maker(self, plane: ControlPlane, topic: bytes) -> str | None:
+        try:
+            name = (plane.root / topic.hex() / _MAKER).read_bytes()[:65].decode("ascii", "replace")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return name if NAME.fullmatch(name) else None
+
+    def close(self) -> None:
+        with self._guard:
+            while self._planes:
+                self._planes.popitem()[1][0].close()
+
+    def _count(self, plane: ControlPlane) -> Counter[str]:
+        """How many topics each caller has; counted once, in case an earlier run left some."""
+        if self._made is None:
+            found = sorted(plane.root.glob(f"*/{_MAKER}")) if plane.root.is_dir() else []
+            self._made = Counter(path.read_bytes()[:65].decode("ascii", "replace") for path in found)
+        return self._made
+
+
+# --- endpoints ----------------------------------------------------------------------------------------
+
+
+async def create(hub: Hub, asked: Asked) -> NoAnswer:
+    """Makes a control topic, to be read by its maker alone."""
+    reply = asked.number("reply") == 1
+    if not reply and not asked.caller.serves:
+        raise forbidden("entities make control topics for answers only", hint="add ?reply=1")
+    topic = _id(asked)
+    await hub.workers.run(lambda: hub.control.create(asked.caller, topic, reply=reply))
+    return NoAnswer()
+
+
+async def post(hub: Hub, asked: Asked) -> CborAnswer:
+    """Queues an envelope for whoever listens."""
+    topic, data = _id(asked), asked.body["data"]
+
+    def work() -> int:
+        with hub.control.plane(asked.caller) as plane:
+            return plane.post(topic, data)
+
+    return CborAnswer({"offset": await hub.workers.run(work)})
+
+
+async def read(hub: Hub, asked: Asked) -> CborAnswer:
+    """What was posted, from an offset on."""
+    topic, first, most = _id(asked), asked.number("from"), asked.number("max_bytes")
+
+    def judge() -> None:
+        with hub.control.plane(asked.caller) as plane:
+            hub.control.own(plane, asked.caller, topic)
+
+    def work() -> dict[str, object]:
+        with hub.control.plane(asked.caller) as plane:
+            hub.control.own(plane, asked.caller, topic)
+            found, end = plane.read(topic, first, max_bytes=most), plane.end(topic)
+        return {"records": [[p.offset, p.time_us, p.origin, p.data] for p in found], "end": end}
+
+    await hub.workers.run(judge)
+    directory = hub.realm.paths.root / "control" / topic.hex()
+    try:
+        await asked.wait(hub.feeds.of(directory).beyond(first))
+        hub.again(asked)
+        return CborAnswer(await hub.workers.run(work))
+    finally:
+        if not directory.is_dir():
+            hub.feeds.drop(directory)
+
+
+async def drop(hub: Hub, asked: Asked) -> NoAnswer:
+    """Ends a control topic; what is queued is thrown away."""
+    topic = _id(asked)
+    await hub.workers.run(lambda: hub.control.drop(asked.caller, topic))
+    hub.feeds.drop(hub.realm.paths.root / "control" / topic.hex())
+    return NoAnswer()
+
+
+def _id(asked: Asked) -> bytes:
+    return bytes.fromhex(asked.path["id"])

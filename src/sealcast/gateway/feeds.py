@@ -1,0 +1,165 @@
+"""Logs that are followed: one watcher for all of them, and one reading of a page for all who want the same.
+
+A follower waits until its log goes beyond where it is. The watcher looks at the ends of those logs that anyone waits
+for, every LOOK_S; an end is a few bytes in a file. So a thousand followers cost the disk what one costs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from sealcast.errors import NotFound, SealcastError
+from sealcast.gateway.work import Workers
+from sealcast.log.closing import Closing
+from sealcast.log.embedded import EmbeddedLog
+from sealcast.log.port import Record
+
+LOOK_S: Final = 0.01
+#: Pages that are kept for those who follow closely behind each other, and logs that are kept open.
+_PAGES: Final = 4
+_PAGE_BYTES: Final = 4 << 20
+_OPEN: Final = 1_024
+
+
+class Page(NamedTuple):
+    """Some records, and how far the log goes."""
+
+    records: tuple[Record, ...]
+    start: int
+    end: int
+
+
+class Feed(Closing):
+    """One log, open to be read. What was never written to has no directory yet: it is an empty log."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        #: Those who wait for it, or are reading it: it stays open for them.
+        self.watched = 0
+        self.gone = False
+        self.end = 0
+        self._log: EmbeddedLog | None = None
+        self._moved = asyncio.Event()
+        self._pages: OrderedDict[Hashable, asyncio.Future[Page]] = OrderedDict()
+        self.look()
+
+    def look(self) -> None:
+        """How far it goes now; wakes whoever waits for more."""
+        if self._log is None and self.directory.is_dir():
+            self._log = EmbeddedLog(self.directory, read_only=True)
+        end = 0 if self._log is None else self._log.end()
+        if end != self.end:
+            self.end = end
+            self._wake()
+
+    def start(self) -> int:
+        return 0 if self._log is None else self._log.start()
+
+    def offset_at(self, time_us: int) -> int:
+        return 0 if self._log is None else self._log.offset_at(time_us)
+
+    async def beyond(self, offset: int) -> None:
+        """Until there is a record at `offset`."""
+        with self._watching():
+            while self.end <= offset:
+                if self.gone:
+                    raise NotFound("this log is no more")
+                await self._moved.wait()
+
+    async def page(self, first: int, max_bytes: int, workers: Workers) -> Page:
+        """Records from `first` on, at most so much; read once for all who ask for the same at the same time."""
+        self.look()
+        log, end = self._log, self.end
+        if log is None or first >= end:
+            if first > end:
+                raise NotFound(f"the log ends at {end}, and record {first} was asked for")
+            return Page((), self.start(), end)
+        key = first, end, max_bytes
+        known = self._pages.get(key)
+        if known is None or (known.done() and (known.cancelled() or known.exception() is not None)):
+            known = self._pages[key] = asyncio.ensure_future(workers.run(lambda: _read(log, first, end, max_bytes)))
+            while len(self._pages) > _PAGES:
+                self._pages.popitem(last=False)
+        with self._watching():
+            page = await asyncio.shield(known)
+        if sum(len(record.data) for record in page.records) > _PAGE_BYTES:
+            self._pages.pop(key, None)
+        return page
+
+    def close(self) -> None:
+        self.gone = True
+        self._wake()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        self.watched += 1
+        try:
+            yield
+        finally:
+            self.watched -= 1
+
+    def _wake(self) -> None:
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+
+def _read(log: EmbeddedLog, first: int, end: int, max_bytes: int) -> Page:
+    start = log.start()
+    if first < start:
+        raise NotFound(f"the log begins at {start}: what was before is gone", hint=f"go on from {start}")
+    return Page(tuple(log.read(first, end, max_bytes)), start, end)
+
+
+class Feeds(Closing):
+    """All logs that are followed, by directory."""
+
+    def __init__(self) -> None:
+        self._feeds: OrderedDict[Path, Feed] = OrderedDict()
+        self._watcher = asyncio.ensure_future(self._watch())
+
+    def of(self, directory: Path) -> Feed:
+        feed = self._feeds.get(directory)
+        if feed is None:
+            feed = self._feeds[directory] = Feed(directory)
+            self._make_room()
+        self._feeds.move_to_end(directory)
+        return feed
+
+    def drop(self, directory: Path) -> None:
+        """A log that is no more."""
+        feed = self._feeds.pop(directory, None)
+        if feed is not None:
+            feed.close()
+
+    @property
+    def followers(self) -> int:
+        return sum(feed.watched for feed in self._feeds.values())
+
+    def close(self) -> None:
+        self._watcher.cancel()
+        while self._feeds:
+            self._feeds.popitem()[1].close()
+
+    def _make_room(self) -> None:
+        if len(self._feeds) <= _OPEN:
+            return
+        for directory in [d for d, feed in self._feeds.items() if not feed.watched][: len(self._feeds) - _OPEN]:
+            self.drop(directory)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for feed in [feed for feed in self._feeds.values() if feed.watched]:
+                try:
+                    feed.look()
+                except SealcastError:
+                    # Whoever waits finds out by reading: the error is theirs to be told.
+                    self.drop(feed.directory)

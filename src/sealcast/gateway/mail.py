@@ -1,0 +1,222 @@
+"""What readers get over a gateway: ledgers, notes on what was resealed, and whole pieces, each to whom it concerns.
+
+A piece is the same bytes for everyone whom it concerns. Its reader verifies it by the digest in the ledger, whose
+records the broker signed. A piece shows its readers more than their own deliveries: how many others there are, by slot
+or by name, and sealed bytes that only those can open (docs/threat-model.md).
+
+To know whom a piece concerns, the gateway reads the ledger as anyone may: it looks up the record that names the piece.
+Names begin with the place in the log that a piece was made from, so the record is found by halving; late pieces and
+those that took another's place are found in what was served lately, or by looking.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from sealcast.errors import FrameRejected, NotFound
+from sealcast.gateway import access
+from sealcast.gateway.access import HOPS, MAIL, REPLAYS
+from sealcast.gateway.asked import Asked, BytesAnswer, CborAnswer
+from sealcast.gateway.callers import Caller
+from sealcast.gateway.problems import forbidden
+from sealcast.log import files, suspended
+from sealcast.log.closing import Closing
+from sealcast.log.entry import PieceRef
+from sealcast.log.piece_reader import PieceReader, hop_reader, sealed_reader
+from sealcast.log.pieces import Pieces
+from sealcast.log.replays import Replays
+from sealcast.trust.layout import TopicPaths
+from sealcast.trust.realm.state import RealmState
+from sealcast.wire import hops
+from sealcast.wire.limits import MAX_PIECE_BYTES
+
+if TYPE_CHECKING:
+    from sealcast.gateway.hub import Hub
+
+LEDGER, RESEALS = "ledger", "reseals"
+#: Pieces whose readers are remembered.
+_REMEMBERED: Final = 16_384
+#: Sent at a time: nobody's whole piece is in memory.
+_PART_BYTES: Final = 1 << 18
+_PLACE: Final = re.compile(r"([0-9]{4})-([0-9]{13})-")
+
+
+def paths_of(hub: Hub, topic: str, broker: str, part: str) -> TopicPaths:
+    """Where a part of a topic lies at a broker."""
+    found = hub.realm.paths.topic(topic, broker)
+    return found.hops if part == HOPS else TopicPaths(found.root / "replays") if part == REPLAYS else found
+
+
+# --- records ------------------------------------------------------------------------------------------
+
+
+async def records(hub: Hub, asked: Asked) -> CborAnswer:
+    """Records of a ledger, or notes on what was resealed."""
+    state, directory = hub.newest.seen.state, _journal(hub, asked)
+    access.read_journal(state, asked.caller, asked.path["topic"], asked.path["part"])
+    feed, first = hub.feeds.of(directory), asked.number("from")
+    feed.look()
+    if first >= feed.end:
+        await asked.wait(feed.beyond(first))
+        # What was its own when it began to wait may be nobody's by now.
+        access.read_journal(hub.newest.seen.state, hub.again(asked), asked.path["topic"], asked.path["part"])
+    page = await feed.page(first, asked.number("max_bytes"), hub.workers)
+    return CborAnswer({"records": [list(record) for record in page.records], "start": page.start, "end": page.end})
+
+
+async def at(hub: Hub, asked: Asked) -> CborAnswer:
+    """The first record of a time or later."""
+    state, directory = hub.newest.seen.state, _journal(hub, asked)
+    access.read_journal(state, asked.caller, asked.path["topic"], asked.path["part"])
+    feed, time_us = hub.feeds.of(directory), asked.number("time_us")
+    return CborAnswer({"offset": await hub.workers.run(lambda: feed.offset_at(time_us))})
+
+
+def _journal(hub: Hub, asked: Asked) -> Path:
+    topic, broker, part = asked.path["topic"], asked.path["broker"], asked.path["part"]
+    access.topic_at(hub.newest.seen.state, topic, broker)
+    paths = paths_of(hub, topic, broker, part)
+    return paths.ledger if asked.path["which"] == LEDGER else paths.ledger.with_name(RESEALS)
+
+
+# --- pieces -------------------------------------------------------------------------------------------
+
+
+class Readers(Closing):
+    """Whom the pieces of one ledger concern. For many threads."""
+
+    def __init__(self, paths: TopicPaths, *, by_name: bool) -> None:
+        self._reader: PieceReader[Any] = hop_reader(paths.root) if by_name else sealed_reader(paths.root)
+        self._pieces, self._by_name = Pieces(paths.pieces), by_name
+        self._guard = threading.Lock()
+        self._refs: OrderedDict[str, PieceRef] = OrderedDict()
+        self._names: OrderedDict[str, frozenset[str]] = OrderedDict()
+
+    def concerns(self, name: str, caller: Caller, slot: int | None) -> bool:
+        """Whether the caller finds something in a piece; NotFound when the ledger names no such piece."""
+        ref = self._ref(name)
+        if caller.is_broker:
+            return True
+        if self._by_name:
+            return caller.name in self._recipients(ref)
+        return slot is not None and ref.concerns(slot)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def _ref(self, name: str) -> PieceRef:
+        with self._guard:
+            known = self._refs.get(name)
+            if known is None:
+                known = self._look_up(name)
+                self._refs[name] = known
+                while len(self._refs) > _REMEMBERED:
+                    self._refs.popitem(last=False)
+            return known
+
+    def _look_up(self, name: str) -> PieceRef:
+        place = _PLACE.match(name)
+        missing = NotFound("no ledger record names this piece")
+        if place is None:
+            raise missing
+        partition, first = int(place[1]), int(place[2])
+        try:
+            index, _, own = self._reader.find(partition, first)
+        except NotFound:
+            raise missing from None
+        if own is not None and own.name == name:
+            return own
+        for _, _, late in self._reader.late(partition, first, index):
+            if late.name == name:
+                return late
+        # It may have lost its place to another meanwhile: whoever read the ledger before gets it still, while it lasts.
+        for ref in self._reader.record(index).committed_pieces:
+            if ref.name == name:
+                return ref
+        raise missing
+
+    def _recipients(self, ref: PieceRef) -> frozenset[str]:
+        with self._guard:
+            known = self._names.get(ref.name)
+        if known is None:
+            try:
+                known = frozenset(hops.parse(self._pieces.read(ref.name, ref.digest)).recipients)
+            except FrameRejected:
+                known = frozenset()
+            with self._guard:
+                self._names[ref.name] = known
+                while len(self._names) > _REMEMBERED:
+                    self._names.popitem(last=False)
+        return known
+
+
+async def piece(hub: Hub, asked: Asked) -> BytesAnswer:
+    """A whole piece."""
+    state, topic, broker = hub.newest.seen.state, asked.path["topic"], asked.path["broker"]
+    part, name = asked.path["part"], asked.path["name"]
+    access.topic_at(state, topic, broker)
+    paths, may = paths_of(hub, topic, broker, part), _may(hub, state, asked)
+
+    def opened() -> BinaryIO:
+        if not may():
+            raise forbidden("nothing in this piece is for the caller")
+        path = Pieces(paths.pieces).path(name)
+        try:
+            return path.open("rb", buffering=0)
+        except FileNotFoundError:
+            raise NotFound("this piece is gone: another has taken its place, or it was never here") from None
+        except OSError as error:
+            raise files.trouble(error, path, "reading") from error
+
+    file = await hub.workers.run(opened)
+    size = min(os.fstat(file.fileno()).st_size, MAX_PIECE_BYTES)
+    return BytesAnswer(size, _parts(hub, file, size))
+
+
+def _may(hub: Hub, state: RealmState, asked: Asked) -> Callable[[], bool]:
+    """Whether the caller may have a piece, to be asked by a thread."""
+    topic, broker, part, name = (asked.path[each] for each in ("topic", "broker", "part", "name"))
+    paths = paths_of(hub, topic, broker, part)
+    if part == REPLAYS:
+        return lambda: _replayed_to(hub.realm.paths.topic(topic, broker).root, name, asked.caller)
+    if not asked.caller.is_broker and not access.reads(state, asked.caller, topic):
+        raise forbidden(f"{asked.caller.name!r} is no reader of topic {topic!r}")
+    slot = state.slot_of(topic, asked.caller.name) if part == MAIL else None
+    readers = hub.readers(paths, by_name=part == HOPS or state.topic(topic).protection.overlay)
+    return lambda: readers.concerns(name, asked.caller, slot)
+
+
+def _replayed_to(topic: Path, name: str, caller: Caller) -> bool:
+    replays = Replays(topic)
+    try:
+        return any(
+            each.reader == caller.name and any(ref.name == name for ref in each.pieces) for each in replays.all()
+        )
+    finally:
+        replays.close()
+
+
+async def _parts(hub: Hub, file: BinaryIO, size: int) -> AsyncIterator[bytes]:
+    with file:
+        for start in range(0, size, _PART_BYTES):
+            wanted = min(_PART_BYTES, size - start)
+            yield await hub.workers.run(partial(os.pread, file.fileno(), wanted, start))
+
+
+# --- notes --------------------------------------------------------------------------------------------
+
+
+async def notes(hub: Hub, asked: Asked) -> CborAnswer:
+    """Which of the caller's own subscriptions were suspended."""
+    state, topic, broker = hub.newest.seen.state, asked.path["topic"], asked.path["broker"]
+    access.topic_at(state, topic, broker)
+    own = {each.id for each in state.subscriptions_of(topic) if each.subscriber == asked.caller.name}
+    found = await hub.workers.run(lambda: suspended.notes(hub.realm.paths.topic(topic, broker).root))
+    return CborAnswer({"notes": {id: list(note) for id, note in found.items() if id in own}})
