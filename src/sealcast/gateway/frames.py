@@ -20,12 +20,11 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
 from sealcast.broker.intake import NotAppended, RecentFrames, digest_of
-from sealcast.errors import Misuse
+from sealcast.errors import Busy, Misuse
 from sealcast.gateway import access
 from sealcast.gateway.asked import Asked, CborAnswer
 from sealcast.gateway.problems import Refusal
 from sealcast.log.closing import Closing
-from sealcast.log.control_topics import Busy
 from sealcast.log.forwarded import BrokerTopic, partition_of
 from sealcast.log.ledger import LedgerReader
 from sealcast.trust.handles import OpenRealm

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import Final
 
 from sealcast.errors import (
+    Busy,
     CertificateRejected,
     DiskFull,
     Misuse,
@@ -20,7 +21,6 @@ from sealcast.errors import (
     SealcastError,
     Unavailable,
 )
-from sealcast.log.control_topics import Busy
 from sealcast.trust.statements import StatementRejected
 
 MEDIA_TYPE: Final = "application/problem+json"

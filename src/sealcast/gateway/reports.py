@@ -48,6 +48,7 @@ async def posts(hub: Hub, asked: Asked) -> NoAnswer:
             if (header.topic, header.receiver) != (about.id, broker):
                 raise Misuse("a post is for the broker and the topic that its header names")
         with PostLog(hub.realm.paths.topic(topic, broker).filter_posts) as log:
+            log.check_share(asked.caller.name)
             log.append(made)
 
     await hub.workers.run(work)

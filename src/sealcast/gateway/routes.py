@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sealcast.control.envelopes import MAX_ENVELOPE_BYTES
 from sealcast.gateway import control, frames, health, mail, registry, reports, streams
 from sealcast.gateway.access import HOPS, MAIL, REPLAYS
 from sealcast.gateway.asked import Answer, Asked
@@ -23,7 +22,7 @@ from sealcast.gateway.limits import (
 from sealcast.gateway.mail import LEDGER, RESEALS
 from sealcast.gateway.shapes import Bytes, ListOf, Map, MapOf, Parameter, Row, Shape, Text, Whole
 from sealcast.trust.heads import CHAIN_BYTES
-from sealcast.wire.limits import MAX_FRAME_BYTES, MAX_POST_BYTES
+from sealcast.wire.limits import MAX_ENVELOPE_BYTES, MAX_FRAME_BYTES, MAX_POST_BYTES
 
 if TYPE_CHECKING:
     from sealcast.gateway.hub import Hub

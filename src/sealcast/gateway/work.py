@@ -7,8 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from sealcast.errors import Busy
 from sealcast.log.closing import Closing
-from sealcast.log.control_topics import Busy
 
 T = TypeVar("T")
 
