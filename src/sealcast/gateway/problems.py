@@ -71,9 +71,11 @@ def described(error: SealcastError) -> tuple[int, bytes]:
     status = status_of(error)
     if status == 500:
         error = SealcastError("the gateway could not answer this", hint="its operator finds the reason in its log")
-    elif isinstance(error, Unavailable) and not isinstance(error, Busy):
-        # Its message names files of this machine.
-        error = Refusal(status, error.code, "something that the gateway needs is not available", hint="try again later")
+    elif isinstance(error, Unavailable):
+        # Its message may name files of this machine.
+        busy = isinstance(error, Busy)
+        what = "too much waits here already" if busy else "something that the gateway needs is not available"
+        error = Refusal(status, error.code, f"{what}; nothing was done", hint="try again later")
     body: dict[str, object] = {
         "type": f"sealcast:{error.code}",
         "title": HTTPStatus(status).phrase,
