@@ -10,10 +10,13 @@ from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.model import Event, Schema
 from sealcast.model.protection import Layered
+from sealcast.protections.layered.filters import keeper
+from sealcast.protections.layered.filters.table import NodeTables
 from sealcast.protections.layered.interests import LayeredInterests
 from sealcast.trust.admin import compromise, overlays
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.layer_keys import held, key_file
+from tests.cli.shell import sealcast
 from tests.clients.layered_pump import pump
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 255}]})
@@ -85,3 +88,39 @@ def test_where_its_place_is_only_mended_readers_come_nearer_to_the_root(
     assert STOLEN in realm.state().overlay("quotes").parents
     overlays.mend_overlays(realm)
     assert realm.state().overlay("quotes").places["alice"] == "quotes-node-1"
+
+
+@pytest.mark.parametrize("ending", ["at once", "in time"])
+def test_old_tables_end_at_once(realm: Realm, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with an event of the old epoch on its way. Where keepers only go by the time, the tables stay."""
+    if ending == "in time":
+        monkeypatch.setattr(keeper, "held", lambda *about: [1, 2])
+    both = [NodeTables(realm, "quotes", name) for name in ("quotes-node-1", "quotes-node-3")]
+
+    def epochs() -> list[set[int]]:
+        return [{tree.epoch for tree in tables.at(tables.version())} for tables in both]
+
+    assert epochs() == [{1}, {1}]
+    with Publisher(realm, "quotes", "nyse") as out:
+        out.publish_one(Event({"price": 3}, b"3"))
+    compromise.respond(realm, STOLEN)
+    pump(realm, "quotes")
+    assert [1 in found for found in epochs()] == [ending == "in time"] * 2
+    publish(realm, 4)
+    assert 4 in read(realm, "bob"), "and the new ones route"
+
+
+def test_who_comes_nearer_to_publishers_is_told(realm: Realm) -> None:
+    """A reader below a child of the broker that leaves: the child takes its place."""
+    realm.add_broker("leaf", [])
+    realm.place_node("quotes", "leaf", under=STOLEN)
+    realm.enrol("carol")
+    realm.place_subscriber("quotes", "carol", "leaf")
+    nearer = {"topic": "quotes", "subscriber": "carol", "hops_before": 4, "hops": 3, "wanted": 2}
+    planned = sealcast("compromise", STOLEN, "--realm", realm.paths.root, "--dry-run", "--json")
+    assert planned.document["nearer"] == [nearer]
+    told = sealcast("compromise", STOLEN, "--realm", realm.paths.root, "--dry-run")
+    assert "'carol' comes nearer to publishers, 3 hops instead of 4" in told.out
+    assert [each._asdict() for each in compromise.respond(realm, STOLEN).rising] == [nearer]
+    assert realm.state().overlay("quotes").depth("carol") == 3
+    assert not compromise.respond(realm, STOLEN).rising

@@ -13,6 +13,7 @@ from sealcast.trust.certificates.lists import Cause
 if TYPE_CHECKING:
     from sealcast.lab.drill import DrillReport, Preview
     from sealcast.lab.matrix import AccessCell
+    from sealcast.trust.admin.overlays import Rising
 
 app = talk.Commands()
 
@@ -50,15 +51,19 @@ def compromise(
     """
     from sealcast.lab.drill import drill, preview
     from sealcast.pipeline.session import session
+    from sealcast.trust.admin.overlays import rising
 
     here = talk.open_realm()
     if dry_run or not yes:
         planned = preview(here, entity, center=center)
+        nearer = rising(here.state(), entity)
+        lines = [*_preview_lines(planned), *map(_nearer, nearer)]
         if dry_run:
-            talk.answer(_preview_as_json(planned), *_preview_lines(planned), empty="there is nothing left to do")
+            document = _preview_as_json(planned) | {"nearer": [each._asdict() for each in nearer]}
+            talk.answer(document, *lines, empty="there is nothing left to do")
             return
         if not planned.plan.done:
-            talk.confirm(*_preview_lines(planned))
+            talk.confirm(*lines)
     report = drill(here, entity, cause=cause, center=center, others=others, spark=lambda: session(master))
     if not talk.emitted(as_json(report)):
         _say(report)
@@ -88,6 +93,7 @@ def as_json(report: DrillReport) -> dict[str, object]:
             for d in report.resealed
         ],
         "forgotten": [asdict(each) for each in report.forgotten],
+        "nearer": [each._asdict() for each in done.rising],
         "moved": [{"topic": topic, "subscriber": who, "broker": to} for topic, who, to in report.moved],
         "matrix": [
             {"entity": entity, "topic": topic}
@@ -141,6 +147,13 @@ def _preview_lines(planned: Preview) -> list[str]:
     return lines
 
 
+def _nearer(each: Rising) -> str:
+    """What a reader should know whose broker moves up."""
+    text = f"topic {each.topic!r}: {each.subscriber!r} comes nearer to publishers, {each.hops} hops instead of"
+    deeper = f"; deeper: sealcast overlay place {each.topic} {each.subscriber} --at BROKER"
+    return f"{text} {each.hops_before}{deeper if each.hops < each.wanted else ''}"
+
+
 def _say(report: DrillReport) -> None:
     from sealcast.lab.matrix import rows
 
@@ -175,6 +188,8 @@ def _say(report: DrillReport) -> None:
             )
     for topic, subscriber, broker in report.moved:
         talk.say(f"topic {topic!r}: {subscriber!r} is at broker {broker!r} now")
+    for reader in done.rising:
+        talk.warn(_nearer(reader))
     for topic in done.unserved:
         talk.warn(f"no broker has the new key of topic {topic!r}: sealcast topic serve {topic} BROKER")
     if report.untried:

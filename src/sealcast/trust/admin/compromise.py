@@ -41,6 +41,8 @@ class Response:
     unserved: tuple[str, ...]
     #: Each broker's own copy of the lists, brought up to date: its number.
     brokers: dict[str, int]
+    #: Readers of layered topics that come nearer to publishers, because a broker above them left.
+    rising: tuple[overlays.Rising, ...] = ()
 
 
 def respond(realm: Handle, name: str, *, cause: Cause = Cause.KEY_COMPROMISE, center: str | None = None) -> Response:
@@ -49,9 +51,11 @@ def respond(realm: Handle, name: str, *, cause: Cause = Cause.KEY_COMPROMISE, ce
     authority, issuer, now = realm.authority(), realm.issuer(), realm.clock()
     made: list[Change] = []
     planned: list[CompromisePlan] = []
+    rising: list[overlays.Rising] = []
 
     def decide(state: RealmState) -> list[Change]:
         planned[:] = [compromise.plan(state, name, center)]
+        rising[:] = overlays.rising(state, name)
         made[:] = _changes(realm, state, planned[0], authority, issuer, cause, now)
         return made
 
@@ -69,6 +73,7 @@ def respond(realm: Handle, name: str, *, cause: Cause = Cause.KEY_COMPROMISE, ce
         tokens=sum(isinstance(change, RenewSubscription) for change in made),
         unserved=tuple(compromise.unserved(realm.state(), planned[0].topics)),
         brokers=spread(realm, after),
+        rising=tuple(rising),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from sealcast.errors import Misuse, Rejected, Unavailable
 from sealcast.trust.admin import entities
@@ -138,6 +138,32 @@ def leaving(realm: Handle, issuer: Issuer, state: RealmState, entity: str) -> li
         made.append(RemoveNode(topic, entity, now))
         made += _for_roots(realm, issuer, apply_all(state, made), topic)
     return made
+
+
+class Rising(NamedTuple):
+    """A reader that comes nearer to publishers because a broker above it leaves."""
+
+    topic: str
+    subscriber: str
+    hops_before: int
+    hops: int
+    #: How many it should be for full strength.
+    wanted: int
+
+
+def rising(state: RealmState, entity: str) -> list[Rising]:
+    """Who comes nearer when a broker leaves every overlay: whoever reads below its children, which take its place.
+    Those who read at the broker itself lose their place instead (`leaving`)."""
+    found = list[Rising]()
+    for topic in _layered(state, None):
+        overlay, wanted = state.overlay(topic), state.topic(topic).protection.depth
+        if entity not in overlay.parents:
+            continue
+        for name in overlay.places:
+            hops, above = overlay.depth(name), overlay.path_up(name)
+            if entity in above and overlay.places[name] != entity:
+                found.append(Rising(topic, name, hops, hops - 1, wanted))
+    return found
 
 
 # --- inside -------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from sealcast.protections.layered.filters.table import TableLog
 from sealcast.protections.layered.filters.turns import Tables, TurnDraft
 from sealcast.protections.layered.layering import layering_of
 from sealcast.trust.handles import BrokerRealm
-from sealcast.trust.keys.layer_keys import LayerKeyring, overlay_of
+from sealcast.trust.keys.layer_keys import LayerKeyring, held, overlay_of
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.overlays import Overlay
 from sealcast.trust.tokens.token import VerifiedTokens
@@ -238,6 +238,11 @@ class TableKeeper(Closing, Unpicklable):
     def _drop(self, tables: Tables, door: Doorkeeper) -> int:
         """Trees by which nothing is routed any more; then the keys for them."""
         kept, draft = kept_at(door.state, door.topic, self._realm.clock()), TurnDraft(tables, door)
+        if kept.epoch < door.topic.epoch:
+            # Its own keys of an epoch may be gone before its time: they were removed when somebody was compromised who
+            # had agreed on some with this broker. What they routed ends with them.
+            own = held(self._realm, door.state, door.topic, self.node)
+            kept = kept._replace(epoch=max(kept.epoch, min(own, default=door.topic.epoch)))
         draft.keep(kept.and_since(tables.fold.kept))
         moved = self._record(draft, tables)
         if moved:
