@@ -27,6 +27,7 @@ from sealcast.log.offsets import PinnedOffset
 from sealcast.model import Event, Schema
 from sealcast.model.protection import Endpoint, Layered, Payload, Protection
 from sealcast.primitives.groups import Element
+from sealcast.protections.checked import CheckedBatch
 from sealcast.protections.enveloped import open as enveloped_open
 from sealcast.protections.enveloped.client import EnvelopedWay
 from sealcast.protections.journals import journal_signer
@@ -37,7 +38,7 @@ from sealcast.protections.layered.interests import LayeredInterests
 from sealcast.protections.layered.node import HOPS, HopStep
 from sealcast.protections.layered.route import RoutingNode
 from sealcast.protections.layered.tree import Path as Hops
-from sealcast.protections.port import CheckedEvent, Messages
+from sealcast.protections.port import Messages
 from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
 from sealcast.wire import cbor, hops
@@ -261,7 +262,7 @@ def test_a_publisher_that_signs_anothers_event_again_stops_nobody(
     realm, sent = copied(payload, tmp_path), list[Messages]()
     inner = EnvelopedWay.messages
 
-    def kept(self: EnvelopedWay, batch: Sequence[CheckedEvent]) -> Iterator[Messages]:
+    def kept(self: EnvelopedWay, batch: CheckedBatch) -> Iterator[Messages]:
         sent.extend(inner(self, batch))
         return iter(sent)
 

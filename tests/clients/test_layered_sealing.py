@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import pairwise
 from operator import attrgetter
 from random import Random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealcast.errors import EventRejected
 from sealcast.filters.labels import Labeller
 from sealcast.model import Schema
 from sealcast.model.bounded import bounded
 from sealcast.model.schema import Value
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Exponent
+from sealcast.protections.checked import CheckedEvent, CheckedRows
 from sealcast.protections.layered.layers import Layers
 from sealcast.protections.layered.sealing import NotificationSealer, SealedForRoots, messages
 from sealcast.protections.layered.tree import TreeId
@@ -48,7 +48,8 @@ def parsed(price: int, **texts: str) -> Mapping[str, Value]:
 def test_two_messages_an_event_and_each_label_once() -> None:
     made = sealer([("r1", "b1"), ("r1", "b2"), ("r2", "b3")])
     values = [parsed(n % 3, symbol="ZYMURGY") for n in range(6)]
-    events = list(made.seal(values, [b"payload %d" % n for n in range(6)], ["text/plain"] * 6))
+    given = [CheckedEvent(each, b"payload %d" % n, "text/plain") for n, each in enumerate(values)]
+    events = list(made.seal(CheckedRows(SCHEMA, given)))
     first, second = messages(events, "r1"), messages(events, "r2")
     assert first[::2] == second[::2] and len(first) == 12
     for core, mine, theirs in zip(first[::2], first[1::2], second[1::2], strict=True):
@@ -63,15 +64,15 @@ def test_two_messages_an_event_and_each_label_once() -> None:
 def test_an_event_with_more_labels_than_a_message_carries_is_refused_by_name() -> None:
     few, many = sealer([("r1", "b1")]), sealer([("r1", f"b{n}") for n in range(60)])
     wordy = parsed(1, **{f"text{n}": "\U0001f600" * 64 for n in range(6)})
-    few.check(wordy, b"")
-    many.check(parsed(1), b"")
-    with pytest.raises(EventRejected, match=r"\d{4} labels for each of 60 places") as refused:
-        many.check(wordy, b"")
-    assert "shorter texts" in str(refused.value.hint)
+    both = CheckedRows(SCHEMA, [CheckedEvent(values, b"", "text/plain") for values in (wordy, parsed(1))])
+    assert few.check(both) == {}
+    ((row, refused),) = many.check(both).items()
+    assert row == 0 and re.search(r"\d{4} labels for each of 60 places", refused.message)
+    assert "shorter texts" in str(refused.hint)
     wide = Schema.from_json({"attributes": [{"name": f"text{n}", "type": "string"} for n in range(16)]})
     full = wide.parse(dict.fromkeys(wide.names, "x" * 65535))
-    with pytest.raises(EventRejected, match="too many to be sealed as a whole"):
-        sealer([("r1", "b1")], wide).check(full, bytes((1 << 20) - 200))
+    large = CheckedRows(wide, [CheckedEvent(full, bytes((1 << 20) - 200), "text/plain")])
+    assert "too many to be sealed as a whole" in sealer([("r1", "b1")], wide).check(large)[0].message
 
 
 @given(st.lists(st.integers(1, 60), max_size=30), st.integers(1, 8), st.integers(10, 120))

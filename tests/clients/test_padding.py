@@ -6,13 +6,14 @@ from random import Random
 
 import pytest
 
-from sealcast.errors import EventRejected, ParameterRejected
+from sealcast.errors import ParameterRejected
 from sealcast.filters.labels import Labeller
 from sealcast.lab.curious.workload import SCHEMA
 from sealcast.lab.shikfa.net import Net
 from sealcast.model.protection import Layered, protection_of
 from sealcast.model.schema import Attribute, Schema, Type
 from sealcast.primitives.curve import CURVE
+from sealcast.protections.checked import CheckedEvent, CheckedRows
 from sealcast.protections.layered.sealing import NotificationSealer
 from sealcast.protections.layered.tree import Tree, TreeId
 from sealcast.wire.notifications import parse_entries
@@ -28,7 +29,7 @@ def sealer(schema: Schema, *, padded: bool, nodes: int = 2) -> NotificationSeale
 
 def counts(made: NotificationSealer) -> list[set[int]]:
     """How many tokens the entries of each event have."""
-    sealed = made.seal(EVENTS, [b"x"] * len(EVENTS), ["text/plain"] * len(EVENTS))
+    sealed = made.seal(CheckedRows(SCHEMA, [CheckedEvent(values, b"x", "text/plain") for values in EVENTS]))
     return [{len(set(tokens)) for tokens, _, _ in parse_entries(event.entries["A"])} for event in sealed]
 
 
@@ -40,9 +41,9 @@ def test_padded_events_have_equally_many_labels() -> None:
 
 def test_what_would_not_fit_padded_is_refused_before() -> None:
     texts = Schema(tuple(Attribute(f"s{i}", Type.STRING) for i in range(30)))
-    sealer(texts, padded=False, nodes=40).check({"s0": "short"}, b"")
-    with pytest.raises(EventRejected, match="labels for each of 40 places"):
-        sealer(texts, padded=True, nodes=40).check({"s0": "short"}, b"")
+    event = CheckedRows(texts, [CheckedEvent({"s0": "short"}, b"", "text/plain")])
+    assert not sealer(texts, padded=False, nodes=40).check(event)
+    assert "labels for each of 40 places" in sealer(texts, padded=True, nodes=40).check(event)[0].message
 
 
 def test_a_topic_is_padded_or_not() -> None:

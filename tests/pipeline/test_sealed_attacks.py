@@ -18,6 +18,7 @@ from sealcast.lab.attacks import RATES, Attack, Insider
 from sealcast.lab.sealed_attacks import sealed_attacks, signed_again, stale
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model import Position, Reason
+from sealcast.protections.checked import CheckedEvent, CheckedRows
 from sealcast.protections.enveloped.client import EnvelopedWay
 from sealcast.protections.port import client_side, witness_side
 from sealcast.protections.searchable.keys import user_keys
@@ -110,7 +111,8 @@ def honest(field: Field, name: str) -> list[bytes]:
     way = client_side(about(field).protection).way(field.realm, TOPIC, identity, FIRST_BROKER)
     assert isinstance(way, EnvelopedWay) and keys.content is not None
     sealer = way.sealer(about(field), about(field).epoch, keys, keys.content)
-    return sealer.messages([about(field).schema.parse(CLEAR)], [b"ben's own"], ["text/plain"])
+    schema = about(field).schema
+    return sealer.messages(CheckedRows(schema, [CheckedEvent(schema.parse(CLEAR), b"ben's own", "text/plain")]))
 
 
 def test_what_another_sealed_is_of_no_use_under_ones_own_name(field: Field) -> None:

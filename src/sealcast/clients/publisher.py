@@ -15,6 +15,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from sealcast.clients.intake import Given, taken
+from sealcast.clients.intake import admissible as admissible
 from sealcast.clients.lanes import Lane
 from sealcast.clients.lanes import partition_of as partition_of
 from sealcast.control.wallet import Held, Wallet
@@ -22,10 +24,11 @@ from sealcast.errors import Busy, EventRejected, Misuse
 from sealcast.filters.readers import predicate
 from sealcast.log.closing import Closing
 from sealcast.model.bounded import bounded
-from sealcast.model.event import MAX_CONTENT_TYPE_LENGTH, MAX_PAYLOAD_BYTES, Event, Position
+from sealcast.model.event import Event, Position, Positions
 from sealcast.model.schema import Schema
+from sealcast.protections.checked import CheckedBatch
 from sealcast.protections.frames import FrameSealer
-from sealcast.protections.port import CheckedEvent, client_side
+from sealcast.protections.port import client_side
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import Right
@@ -56,7 +59,7 @@ class PublishRefusal:
 class Published:
     """Where the admissible events went, in order, and which were none."""
 
-    positions: list[Position]
+    positions: Positions
     refusals: list[PublishRefusal]
 
 
@@ -117,56 +120,45 @@ class Publisher(Closing):
         """Where the log lies that it writes to."""
         return self._lanes[0].directory
 
-    def publish(self, events: Iterable[Event], *, readers: str = "") -> list[Position]:
+    def publish(self, events: Given, *, readers: str = "") -> Positions:
         """All of them, durable on return; or none, and EventRejected names the first that the schema does not admit.
+
+        Events, or a table of them: Arrow's or pandas', with a column for each attribute, and `payload` and
+        `content_type` if there are any. A batch at a time is a great deal faster than one event at a time.
 
         `readers` is a filter over entities, by `name`: of those whose filters match, only whom it is true of can open
         these events. A protection that cannot narrow that refuses it.
         """
         with self._turn():
-            schema, checked = self._refresh(), []
-            self._check_readers(readers)
-            for index, event in enumerate(events):
-                try:
-                    checked.append(self._checked(schema, event))
-                except EventRejected as error:
-                    raise _at(index, error) from None
-            return self._append(checked, readers)
+            return self._append(self._all(events, readers), readers)
 
     def publish_one(self, event: Event) -> Position:
         """A frame of one."""
         return self.publish((event,))[0]
 
-    def publish_admissible(self, events: Iterable[Event], *, readers: str = "") -> Published:
+    def publish_admissible(self, events: Given, *, readers: str = "") -> Published:
         """Those that the schema admits, durable on return; the others are named, with the reason."""
         with self._turn():
-            schema, checked, refusals = self._refresh(), [], []
-            self._check_readers(readers)
-            for index, event in enumerate(events):
-                try:
-                    checked.append(self._checked(schema, event))
-                except EventRejected as error:
-                    refusals.append(PublishRefusal(index, error))
+            checked, refusals = self._checked(events, readers)
             return Published(self._append(checked, readers), refusals)
 
-    def seal(self, events: Iterable[Event]) -> list[bytes]:
+    def seal(self, events: Given) -> list[bytes]:
         """The frames that `publish` would append: for somebody who appends them later, once, to `partition`."""
         with self._turn():
-            schema, lacks = self._refresh(), self.realm.state().topic(self.topic).protection.lacks
+            lacks = self.realm.state().topic(self.topic).protection.lacks
             if "spark-write" in lacks:
                 raise Misuse(
                     f"frames of topic {self.topic!r} cannot be sealed now and appended later: {lacks['spark-write']}",
                     hint="publish its events by sealcast.Publisher, or sealcast pub",
                 )
-            batches = _batches([self._checked(schema, event) for event in events])
+            batches = _batches(self._all(events))
             return [frame for batch in batches for _, (frame,) in self._frames(batch)]
 
-    def frames_for_brokers(self, events: Iterable[Event]) -> list[tuple[str, bytes]]:
+    def frames_for_brokers(self, events: Given) -> list[tuple[str, bytes]]:
         """The frames that `publish` would append, each with the broker into whose log it belongs: for a carrier that
         brings them there, in this order. They are not in any log yet."""
         with self._turn():
-            schema = self._refresh()
-            batches = _batches([self._checked(schema, event) for event in events])
+            batches = _batches(self._all(events))
             made = [frames for batch in batches for _, frames in self._frames(batch)]
             return [(lane.broker, frame) for frames in made for lane, frame in zip(self._lanes, frames, strict=True)]
 
@@ -217,9 +209,28 @@ class Publisher(Closing):
         for gone in known.values():
             gone.close()
 
-    def _checked(self, schema: Schema, event: Event) -> CheckedEvent:
-        checked = admissible(schema, event)
-        self._way.check(checked)
+    def _checked(self, events: Given, readers: str = "") -> tuple[list[CheckedBatch], list[PublishRefusal]]:
+        """By the newest registry: those that can go, and why the others cannot."""
+        schema = self._refresh()
+        self._check_readers(readers)
+        batches, refusals, first = list[CheckedBatch](), list[PublishRefusal](), 0
+        for count, batch, refused in taken(schema, events):
+            unfit = self._way.check(batch)
+            if unfit:
+                # The batch has only those rows that the schema admits.
+                left = [row for row in range(count) if row not in refused]
+                refused |= {left[row]: error for row, error in unfit.items()}
+                batch = batch.without(unfit)
+            refusals += [PublishRefusal(first + row, error) for row, error in sorted(refused.items())]
+            batches.append(batch)
+            first += count
+        return batches, refusals
+
+    def _all(self, events: Given, readers: str = "") -> list[CheckedBatch]:
+        """All of them, or EventRejected for the first that cannot go."""
+        checked, refusals = self._checked(events, readers)
+        for refusal in refusals:
+            raise _at(refusal.index, refusal.error)
         return checked
 
     def waiting(self) -> int:
@@ -250,44 +261,29 @@ class Publisher(Closing):
             )
         predicate(readers)
 
-    def _append(self, events: Sequence[CheckedEvent], readers: str = "") -> list[Position]:
+    def _append(self, batches: Iterable[CheckedBatch], readers: str = "") -> Positions:
         self._check_room()
-        made = chain.from_iterable(self._frames(batch, readers) for batch in _batches(events))
+        made = chain.from_iterable(self._frames(batch, readers) for batch in _batches(batches))
         appended = map(self._appended, bounded(made, lambda each: sum(map(len, each[1])), BYTES_PER_APPEND))
-        return list(chain.from_iterable(appended))
+        return Positions(self.partition, chain.from_iterable(appended))
 
-    def _appended(self, made: Sequence[tuple[int, tuple[bytes, ...]]]) -> Iterator[Position]:
-        """Where they are now, by the first lane's log: the one that an event is named by."""
+    def _appended(self, made: Sequence[tuple[int, tuple[bytes, ...]]]) -> Iterator[tuple[int, int]]:
+        """Where they are now, by the first lane's log, the one that an event is named by: offset and count of each."""
         counts, frames = zip(*made, strict=True)
         offsets = [lane.append(own) for lane, own in zip(self._lanes, zip(*frames, strict=True), strict=True)]
-        for offset, count in zip(offsets[0], counts, strict=True):
-            yield from (Position(self.partition, offset, row) for row in range(count))
+        return zip(offsets[0], counts, strict=True)
 
-    def _frames(self, batch: Sequence[CheckedEvent], readers: str = "") -> Iterator[tuple[int, tuple[bytes, ...]]]:
+    def _frames(self, batch: CheckedBatch, readers: str = "") -> Iterator[tuple[int, tuple[bytes, ...]]]:
         """Frames for neighbouring events: how many events, and a frame for each lane."""
         for count, messages in self._way.messages(batch):
             now = time.time_ns() // 1000
             yield count, tuple(lane.sealing.seal_messages(messages[lane.broker], now, readers) for lane in self._lanes)
 
 
-def admissible(schema: Schema, event: Event) -> CheckedEvent:
-    """What a publisher asks of an event before it seals it, or EventRejected."""
-    if len(event.payload) > MAX_PAYLOAD_BYTES:
-        raise EventRejected(f"the payload has {len(event.payload)} bytes, {MAX_PAYLOAD_BYTES} are allowed")
-    kind = event.content_type
-    if not 0 < len(kind) <= MAX_CONTENT_TYPE_LENGTH or not kind.isascii() or not kind.isprintable():
-        raise EventRejected(f"a content type has 1 to {MAX_CONTENT_TYPE_LENGTH} printable ASCII characters")
-    return CheckedEvent(schema.parse(event.attributes), event.payload, kind)
-
-
 def _at(index: int, error: EventRejected) -> EventRejected:
     return EventRejected(f"event {index}: {error.message}", attribute=error.attribute, hint=error.hint)
 
 
-def _batches(events: Sequence[CheckedEvent]) -> Iterator[Sequence[CheckedEvent]]:
-    return bounded(events, _size, BYTES_PER_FRAME, EVENTS_PER_FRAME)
-
-
-def _size(event: CheckedEvent) -> int:
-    """Payloads are most of an event; strings in attributes are bounded by their own limit."""
-    return len(event.payload) + sum(len(v) for v in event.values.values() if isinstance(v, str))
+def _batches(checked: Iterable[CheckedBatch]) -> Iterator[CheckedBatch]:
+    """A frame's worth each."""
+    return chain.from_iterable(batch.parts(BYTES_PER_FRAME, EVENTS_PER_FRAME) for batch in checked)

@@ -215,7 +215,7 @@ class Attribute:
     def _parse_float(self, given: int | float | Decimal) -> float:
         try:
             value = float(given)
-        except OverflowError:
+        except (OverflowError, ValueError):  # too large, or a NaN that signals
             value = float("inf")
         if value != value or value in (float("inf"), float("-inf")):
             raise self._refuse("is not a finite number")
@@ -247,11 +247,14 @@ class Attribute:
                     if us != us.to_integral_value():
                         raise self._refuse(f"{given} ms is finer than a microsecond")
                     moment = moments.moment(int(us))
+            if getattr(moment, "nanosecond", 0):  # pandas' timestamps are datetimes, and finer
+                raise self._refuse("is finer than a microsecond")
+            # At the ends of the calendar, a moment in another zone may have none here.
+            return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
         except (ValueError, OverflowError):
             raise self._refuse(
                 f"{_shown(given)} is not a timestamp; RFC 3339 text or milliseconds since 1970 are",
             ) from None
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
     def _on_grid(self, value: Value) -> bool:
         assert self.step is not None

@@ -22,6 +22,7 @@ from sealcast.mqtt.carriers import Opened
 from sealcast.mqtt.messages import Message
 from sealcast.primitives import merkle
 from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.checked import CheckedRows
 from sealcast.protections.enveloped.client import EnvelopedSide
 from sealcast.protections.enveloped.open import Opener
 from sealcast.protections.port import DEFAULT_KEY_MEMORY, Inbox, Reader, Way, client_side
@@ -99,9 +100,10 @@ class _Sender(Unpicklable):
     def message(self, event: Event, codec: RecordCodec) -> Message:
         held, state = self._current()
         about = state.topic(self._topic)
-        checked = admissible(about.schema, event)
-        self._way.check(checked)
-        ((_, made),) = self._way.messages([checked])
+        checked = CheckedRows(about.schema, [admissible(about.schema, event)])
+        for refusal in self._way.check(checked).values():
+            raise refusal
+        ((_, made),) = self._way.messages(checked)
         (message,) = made[self._broker]
         number, self._sequence = self._sequence, self._sequence + 1  # spent, whatever becomes of the event
         (leaf,) = merkle.hash_messages([message])

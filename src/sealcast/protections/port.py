@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from sealcast.broker.gate import Unfit
     from sealcast.control.center.rules import Rule, Rules
     from sealcast.control.desk import More
-    from sealcast.errors import SealcastError
+    from sealcast.errors import EventRejected, SealcastError
     from sealcast.model.event import OpenedEvent, Position
     from sealcast.model.protection import Protection
-    from sealcast.model.schema import Schema, Value
+    from sealcast.model.schema import Schema
+    from sealcast.protections.checked import CheckedBatch
     from sealcast.protections.stays import Found, Stays
     from sealcast.protections.steps import OpenStep
     from sealcast.protections.witness.answer import WhyAnswer
@@ -50,15 +51,6 @@ if TYPE_CHECKING:
 # --- client side --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedEvent:
-    """An event that its schema admits, parsed."""
-
-    values: Mapping[str, Value]
-    payload: bytes
-    content_type: str
-
-
 #: How many events, and the messages that each broker gets of them: one frame's worth.
 Messages = tuple[int, Mapping[str, list[bytes]]]
 
@@ -70,10 +62,10 @@ class Way(Protocol):
         """Goes by the newest registry from now on, and seals in that epoch, as frames are; the brokers that get frames,
         the first being the one that events are named by."""
 
-    def check(self, event: CheckedEvent) -> None:
-        """EventRejected if it cannot go this way, though its schema admits it."""
+    def check(self, batch: CheckedBatch) -> Mapping[int, EventRejected]:
+        """Those that cannot go this way, though their schema admits them."""
 
-    def messages(self, batch: Sequence[CheckedEvent]) -> Iterator[Messages]:
+    def messages(self, batch: CheckedBatch) -> Iterator[Messages]:
         """A batch that would fit into a frame as it is, as one or more frames' messages."""
 
 

@@ -24,7 +24,7 @@ from sealcast.wire.layout import MIN_INT64, arrow_schema, check_columns, plain
 Bools = npt.NDArray[np.bool_]
 
 #: Decimals up to this have one double each, and each double of theirs one shortest spelling.
-_MAX_EXACT: Final = 10**15
+MAX_EXACT: Final = 10**15
 #: Powers of ten that a double holds exactly.
 _MAX_POWER: Final = 22
 _MAX_STEP: Final = 2**62
@@ -37,7 +37,7 @@ def check_domain(schema: Schema, columns: pa.RecordBatch) -> dict[int, tuple[str
     for attribute, column in zip(schema.attributes, columns.columns, strict=True):
         if column.null_count == len(column):
             continue
-        for row in np.flatnonzero(~_admissible(attribute, column)).tolist():
+        for row in np.flatnonzero(~admissible(attribute, column)).tolist():
             why = _refusal(attribute, column[row].as_py())
             if why is not None:
                 found.setdefault(row, (attribute.name, why))
@@ -55,7 +55,7 @@ def _refusal(attribute: Attribute, physical: Any) -> str | None:
     return None
 
 
-def _admissible(attribute: Attribute, column: pa.Array) -> Bools:
+def admissible(attribute: Attribute, column: pa.Array) -> Bools:
     """Rows that are certainly admissible, NULLs among them. False means: ask `parse`."""
     match attribute.type:
         case Type.BOOL:
@@ -129,14 +129,14 @@ def _on_grid(step: Decimal, origin: Decimal, values: npt.NDArray[np.float64], fi
     if digits is None:
         return np.zeros(len(values), dtype=np.bool_)
     step_units, origin_units = Fraction(step) * 10**digits, Fraction(origin) * 10**digits
-    if max(step_units, abs(origin_units)) > _MAX_EXACT:
+    if max(step_units, abs(origin_units)) > MAX_EXACT:
         return np.zeros(len(values), dtype=np.bool_)
     with np.errstate(over="ignore", invalid="ignore"):
         points = np.rint((np.where(finite, values, 0.0) - float(origin)) / float(step))
         spans = points * float(step_units)
         units = spans + float(origin_units)
         # Products below 2**53 are exact in doubles; 10**15 is below.
-        exact = (np.abs(spans) < _MAX_EXACT) & (np.abs(units) < _MAX_EXACT)
+        exact = (np.abs(spans) < MAX_EXACT) & (np.abs(units) < MAX_EXACT)
         return np.asarray(exact & (units / 10.0**digits == values), dtype=np.bool_)
 
 

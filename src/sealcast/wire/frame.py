@@ -136,8 +136,9 @@ def encode_body(messages: Sequence[bytes], readers: str = "") -> bytes:
         raise Misuse(f"a message has 1 to {limits.MAX_MESSAGE_BYTES} bytes")
     if len(readers.encode()) > limits.MAX_READERS_BYTES:
         raise Misuse(f"a predicate over readers has at most {limits.MAX_READERS_BYTES} bytes")
-    parts = [cbor.TaggedValue(TAG_UINT32_LE, lengths.tobytes()), b"".join(messages), *([readers] if readers else [])]
-    body = cbor.encode(parts)
+    sizes, total = byte_string_head(4 * len(messages)) + lengths.tobytes(), byte_string_head(int(lengths.sum()))
+    start, end = (_WITH_READERS + _BODY[1:], cbor.encode(readers)) if readers else (_BODY, b"")
+    body = b"".join((start, sizes, total, *messages, end))  # written out: the encoder would copy the messages twice
     if len(body) > limits.MAX_BODY_BYTES:
         raise Misuse(f"a frame's body has {len(body)} bytes, {limits.MAX_BODY_BYTES} are allowed", hint=_SMALLER)
     return body

@@ -38,7 +38,8 @@ _CELL: Final = {
     Type.BOOL: "B",
     Type.STRING: "I",
 }
-_ARROW: Final = {
+#: How the values of each type travel in columns.
+ARROW_TYPES: Final = {
     Type.INT: pa.int64(),
     Type.DECIMAL: pa.int64(),
     Type.TIMESTAMP: pa.int64(),
@@ -67,7 +68,7 @@ class MessageLayout:
 
 def arrow_schema(schema: Schema) -> pa.Schema:
     """The physical columns of a schema's events."""
-    return pa.schema([pa.field(a.name, _ARROW[a.type]) for a in schema.attributes])
+    return pa.schema([pa.field(a.name, ARROW_TYPES[a.type]) for a in schema.attributes])
 
 
 def check_columns(columns: pa.RecordBatch, wanted: pa.Schema) -> None:

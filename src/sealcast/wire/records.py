@@ -120,7 +120,8 @@ class RecordCodec:
             fixed[:, RECORD_AT + j // 8] |= plain(column.is_valid()).astype(np.uint8) << (j % 8)
             _put(fixed, layout.cell_at[j], _cells(attribute, column))
         _check_payload(int(_put(fixed, layout.fixed_bytes - 4, _lengths(payloads)).max()))
-        _put(fixed, layout.fixed_bytes - TRAILER_BYTES, _lengths(kinds).astype(np.uint8))
+        sizes = len(kinds.as_py()) if isinstance(kinds, pa.Scalar) else _lengths(kinds)
+        fixed[:, layout.fixed_bytes - TRAILER_BYTES] = sizes
         heads = pa.FixedSizeBinaryArray.from_buffers(
             pa.binary(layout.fixed_bytes), count, [None, pa.py_buffer(fixed)]
         ).cast(pa.binary())
@@ -208,9 +209,9 @@ def _check_message(size: int) -> None:
         raise EventRejected(f"an event that takes {size} bytes; {MAX_MESSAGE_BYTES} are allowed")
 
 
-def _content_types(given: pa.Array | str, count: int) -> pa.Array:
+def _content_types(given: pa.Array | str, count: int) -> pa.Array | pa.Scalar:
     if isinstance(given, str):
-        return pa.repeat(pa.scalar(content_type_bytes(given), pa.binary()), count)
+        return pa.scalar(content_type_bytes(given), pa.binary())
     if len(given) != count or given.null_count:
         raise Misuse("encode_columns takes one content type, or one for each event")
     for kind in pc.unique(given).to_pylist():

@@ -10,12 +10,11 @@ at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sealcast.errors import Bug, CannotOpen, EventRejected
 from sealcast.model.bounded import bounded
-from sealcast.model.schema import Value
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.scheme import (
@@ -26,7 +25,8 @@ from sealcast.protections.attribute.scheme import (
     SealOptions,
 )
 from sealcast.protections.attribute.settings import event_space, settings_of
-from sealcast.protections.port import CheckedEvent, Messages
+from sealcast.protections.checked import CheckedBatch, CheckedEvent, Refusals
+from sealcast.protections.port import Messages
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.realm.state import RealmState
@@ -34,7 +34,7 @@ from sealcast.trust.realm.topics import Topic
 from sealcast.wire.attribute import Profile
 from sealcast.wire.frame import TOPIC_BYTES
 from sealcast.wire.limits import MAX_MESSAGE_BYTES
-from sealcast.wire.records import RecordCodec
+from sealcast.wire.records import RecordCodec, fresh_salts
 
 #: Headers that a publisher goes on using, where its topic lets it.
 HEADERS_KEPT: Final = 4_096
@@ -63,23 +63,21 @@ class EventEncryptor(Unpicklable):
         points, spaces = Profile(parameters.profile).point_bytes, len(self._space.spaces)
         self._most = self._space.positions * _LABEL_BYTES + spaces * (points + _SIGNED_BYTES) + _SLACK
 
-    def check(self, values: Mapping[str, Value], payload: bytes, content_type: str) -> None:
+    def check(self, event: CheckedEvent) -> None:
         """EventRejected for an event that its publisher may not publish, or that would not fit into a message."""
-        self._space.signing(self._may, self._space.event(values))
-        (record,) = self._codec.encode([values], [payload], content_type)
+        self._space.signing(self._may, self._space.event(event.values))
+        (record,) = self._codec.encode([event.values], [event.payload], event.content_type)
         size = len(self._head) + len(record) + self._most
         if size > MAX_MESSAGE_BYTES:
             raise EventRejected(f"the event takes {size} bytes when it is sealed, {MAX_MESSAGE_BYTES} are allowed")
 
-    def messages(
-        self, values: Sequence[Mapping[str, Value]], payloads: Sequence[bytes], kinds: Sequence[str]
-    ) -> list[bytes]:
+    def messages(self, batch: CheckedBatch) -> list[bytes]:
         """Events that passed `check`, sealed, in order."""
-        records = self._codec.encode(values, payloads, kinds)
+        records = batch.records(self._codec, fresh_salts(len(batch)))
         return self._sealer.seal(
             [
-                OutgoingEvent(self._space.event(each), self._head + record)
-                for each, record in zip(values, records, strict=True)
+                OutgoingEvent(self._space.event(each.values), self._head + record)
+                for each, record in zip(batch, records, strict=True)
             ]
         )
 
@@ -101,13 +99,12 @@ class AttributeWay:
             self._encryptor = EventEncryptor(about, epoch, self._identity.name, parameters, key)
         return (self._identity.name,)
 
-    def check(self, event: CheckedEvent) -> None:
-        self._made.check(event.values, event.payload, event.content_type)
+    def check(self, batch: CheckedBatch) -> Refusals:
+        return batch.refused(range(len(batch)), self._made.check)
 
-    def messages(self, batch: Sequence[CheckedEvent]) -> Iterator[Messages]:
-        values, payloads, kinds = zip(*((e.values, e.payload, e.content_type) for e in batch), strict=True)
+    def messages(self, batch: CheckedBatch) -> Iterator[Messages]:
         # A sealed event is many times as large as the event: a frame's worth of these is more than a frame holds.
-        for some in bounded(self._made.messages(values, payloads, kinds), len, BYTES_PER_FRAME):
+        for some in bounded(self._made.messages(batch), len, BYTES_PER_FRAME):
             yield len(some), {self._identity.name: some}
 
     @property

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sealcast.protections.port import CheckedEvent, Messages
+from sealcast.protections.checked import CheckedBatch, Refusals
+from sealcast.protections.port import Messages
 from sealcast.protections.registered import broker_that_serves
 from sealcast.trust.realm.state import RealmState
-from sealcast.wire.records import RecordCodec
+from sealcast.wire.records import RecordCodec, fresh_salts
 
 
 class Direct:
@@ -23,10 +24,10 @@ class Direct:
             self._codec = RecordCodec(about.schema)
         return (broker,)
 
-    def check(self, event: CheckedEvent) -> None:
+    def check(self, batch: CheckedBatch) -> Refusals:
         """Whatever the schema admits."""
+        return {}
 
-    def messages(self, batch: Sequence[CheckedEvent]) -> Iterator[Messages]:
+    def messages(self, batch: CheckedBatch) -> Iterator[Messages]:
         assert self._codec is not None
-        values, payloads, kinds = zip(*((e.values, e.payload, e.content_type) for e in batch), strict=True)
-        yield len(batch), {self._broker: self._codec.encode(values, payloads, kinds)}
+        yield len(batch), {self._broker: batch.records(self._codec, fresh_salts(len(batch)))}

@@ -12,10 +12,11 @@ from functools import cache, lru_cache
 
 from sealcast.errors import Bug, CannotOpen
 from sealcast.model.event import OpenedEvent
+from sealcast.protections.checked import CheckedBatch, Refusals
 from sealcast.protections.endpoint.client import incarnations, opener_at, openers_with
 from sealcast.protections.enveloped.open import Opener, Unseal
 from sealcast.protections.enveloped.publish import EventSealer
-from sealcast.protections.port import AsksOf, CheckedEvent, KeysOf, Measured, Messages, Opens, Proven, Reader
+from sealcast.protections.port import AsksOf, KeysOf, Measured, Messages, Opens, Proven, Reader
 from sealcast.protections.proving import proven
 from sealcast.protections.registered import RegisteredInbox, RegisteredSide, broker_that_serves
 from sealcast.protections.stays import Found
@@ -46,12 +47,11 @@ class EnvelopedWay(ABC):
             self._sealer = self.sealer(about, epoch, keys, _content(keys, self._topic, epoch))
         return (broker,)
 
-    def check(self, event: CheckedEvent) -> None:
-        self._made.check(event.values, event.payload, event.content_type)
+    def check(self, batch: CheckedBatch) -> Refusals:
+        return self._made.check(batch)
 
-    def messages(self, batch: Sequence[CheckedEvent]) -> Iterator[Messages]:
-        values, payloads, kinds = zip(*((e.values, e.payload, e.content_type) for e in batch), strict=True)
-        yield len(batch), {self._broker: self._made.messages(values, payloads, kinds)}
+    def messages(self, batch: CheckedBatch) -> Iterator[Messages]:
+        yield len(batch), {self._broker: self._made.messages(batch)}
 
     @property
     def _made(self) -> EventSealer:

@@ -10,9 +10,12 @@ of what is inside, and verifies that its publisher signed just that message: so 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sealcast.errors import CannotOpen
 from sealcast.model.schema import Value
@@ -56,6 +59,17 @@ class Envelope:
             raise CannotOpen(f"a sealed event has more than {HEAD_BYTES + TAG_BYTES} bytes, not {len(body)}")
         number = int.from_bytes(body[BOOT_BYTES:HEAD_BYTES], "big")
         return cls(body[:BOOT_BYTES], number, commitment, body[HEAD_BYTES:])
+
+
+def joined_envelopes(
+    boot: bytes, numbers: NDArray[np.int64], commitment: bytes, before: Sequence[bytes], sealed: Sequence[bytes]
+) -> list[bytes]:
+    """The envelopes of a batch, `Envelope.to_bytes` of each, behind what stands before it."""
+    packed: list[bytes] = np.frombuffer(numbers.astype(">u8").tobytes(), f"V{NUMBER_BYTES}").tolist()
+    return [
+        b"".join((block, boot, number, commitment, ciphertext))
+        for block, number, ciphertext in zip(before, packed, sealed, strict=True)
+    ]
 
 
 def padded(record: bytes, step: int) -> bytes:

@@ -10,6 +10,9 @@ seals under that key. So no nonce repeats, whatever others who hold the content 
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sealcast.primitives import kdf
 from sealcast.primitives.aead import NONCE_BYTES, SealingKey
 from sealcast.primitives.secrets import Secret
@@ -26,3 +29,10 @@ def boot_key(publishers: Secret, boot: bytes, aad: bytes, key_bits: int) -> Seal
 
 def nonce(number: int) -> bytes:
     return number.to_bytes(NONCE_BYTES, "big")
+
+
+def nonces(numbers: NDArray[np.int64]) -> bytes:
+    """`nonce` of each, in one piece."""
+    out = np.zeros((numbers.size, NONCE_BYTES), np.uint8)
+    out[:, NONCE_BYTES - 8 :] = numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
+    return out.tobytes()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+
+import numpy as np
 
 from sealcast.errors import EventRejected
-from sealcast.model.event import MAX_PAYLOAD_BYTES
-from sealcast.model.schema import Value
+from sealcast.model.event import MAX_CONTENT_TYPE_LENGTH, MAX_PAYLOAD_BYTES
 from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.protections.checked import CheckedBatch, CheckedEvent, Refusals
 from sealcast.protections.enveloped import keys
-from sealcast.protections.enveloped.envelope import OVERHEAD, Envelope, padded, shown
+from sealcast.protections.enveloped.envelope import CONTENT_TYPE, OVERHEAD, joined_envelopes, padded
 from sealcast.trust.realm.topics import Topic
 from sealcast.wire.frame import BOOT_BYTES
-from sealcast.wire.records import RecordCodec
+from sealcast.wire.records import RecordCodec, fresh_salts
 
 
 class EventSealer(Unpicklable, ABC):
@@ -34,40 +36,35 @@ class EventSealer(Unpicklable, ABC):
         self._process, self._boot, self._number = os.getpid(), os.urandom(BOOT_BYTES), 0
         self._key = keys.boot_key(self._secret, self._boot, self._aad, self._key_bits)
 
+    @property
     @abstractmethod
-    def most_before(self, values: Mapping[str, Value]) -> int:
+    def most_before(self) -> int:
         """The most bytes that may stand before an event's envelope."""
 
     @abstractmethod
-    def before(self, records: Sequence[bytes]) -> Sequence[bytes]:
+    def before(self, batch: CheckedBatch) -> Sequence[bytes]:
         """What stands before each event's envelope, for brokers to go by."""
 
-    def check(self, values: Mapping[str, Value], payload: bytes, content_type: str) -> None:
-        """EventRejected for an event that would not fit into a message once it is sealed."""
-        texts = sum(4 * len(value) for value in values.values() if isinstance(value, str))
-        more = OVERHEAD + self.most_before(values)
-        if len(payload) + texts + more + self._codec.layout.fixed_bytes + 256 + self._pad <= MAX_PAYLOAD_BYTES:
-            return
-        (record,) = self._codec.encode([values], [payload], content_type)
-        size = len(padded(record, self._pad)) + more
+    def check(self, batch: CheckedBatch) -> Refusals:
+        """Refuses events that would not fit into a message once they are sealed."""
+        room = MAX_PAYLOAD_BYTES - OVERHEAD - self.most_before
+        large = batch.over(room - self._codec.layout.fixed_bytes - MAX_CONTENT_TYPE_LENGTH - 1 - self._pad)
+        return batch.refused(large, self._check_size)
+
+    def _check_size(self, event: CheckedEvent) -> None:
+        (record,) = self._codec.encode([event.values], [event.payload], event.content_type)
+        size = len(padded(record, self._pad)) + OVERHEAD + self.most_before
         if size > MAX_PAYLOAD_BYTES:
             raise EventRejected(f"the event takes {size} bytes when it is sealed, {MAX_PAYLOAD_BYTES} are allowed")
 
-    def messages(
-        self, values: Sequence[Mapping[str, Value]], payloads: Sequence[bytes], kinds: Sequence[str]
-    ) -> list[bytes]:
+    def messages(self, batch: CheckedBatch) -> list[bytes]:
         """What brokers get of events that passed `check`, in order."""
         if os.getpid() != self._process:
             self._begin()
-        records = self._codec.encode(values, payloads, kinds)
+        salts = fresh_salts(len(batch))
+        records = batch.records(self._codec, salts)
         first, self._number = self._number, self._number + len(records)  # spent before anything is sealed under them
-        nonces = b"".join(map(keys.nonce, range(first, self._number)))
-        sealed = self._key.seal_many(nonces, [padded(record, self._pad) for record in records])
-        boot, commitment = self._boot, self._key.commitment
-        envelopes = (
-            Envelope(boot, number, commitment, ciphertext).to_bytes() for number, ciphertext in enumerate(sealed, first)
-        )
-        return [
-            shown(self._codec, each, self._hidden, record, before + envelope)
-            for each, record, before, envelope in zip(values, records, self.before(records), envelopes, strict=True)
-        ]
+        numbers = np.arange(first, self._number, dtype=np.int64)
+        sealed = self._key.seal_many(keys.nonces(numbers), [padded(record, self._pad) for record in records])
+        envelopes = joined_envelopes(self._boot, numbers, self._key.commitment, self.before(batch), sealed)
+        return batch.shown(self._codec, self._hidden, salts, envelopes, CONTENT_TYPE)

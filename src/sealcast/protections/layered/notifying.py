@@ -15,11 +15,12 @@ from sealcast.errors import Misuse
 from sealcast.model.bounded import bounded
 from sealcast.primitives.algebra import group_named
 from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.checked import CheckedBatch, Refusals
 from sealcast.protections.layered.layering import layering_of
 from sealcast.protections.layered.participant import OverlayBelow
 from sealcast.protections.layered.sealing import NotificationSealer, messages
 from sealcast.protections.layered.together import refresh_all
-from sealcast.protections.port import CheckedEvent, Messages
+from sealcast.protections.port import Messages
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.layer_keys import LayerKeyring, agreement_keys
@@ -60,13 +61,12 @@ class Notifying(Unpicklable):
         reached = {target[0] for target in self._made.targets}
         return [root for root in overlay.roots if root in reached]
 
-    def check(self, event: CheckedEvent) -> None:
-        self._made.check(event.values, event.payload)
+    def check(self, batch: CheckedBatch) -> Refusals:
+        return self._made.check(batch)
 
-    def messages(self, batch: Sequence[CheckedEvent]) -> Iterator[Messages]:
-        values, payloads, kinds = zip(*((e.values, e.payload, e.content_type) for e in batch), strict=True)
+    def messages(self, batch: CheckedBatch) -> Iterator[Messages]:
         roots = {target[0] for target in self._made.targets}
-        sealed = self._made.seal(values, payloads, kinds)
+        sealed = self._made.seal(batch)
         for events in bounded(sealed, attrgetter("size"), BYTES_PER_FRAME, EVENTS_PER_FRAME):
             yield len(events), {root: messages(events, root) for root in roots}
 

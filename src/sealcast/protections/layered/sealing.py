@@ -17,14 +17,15 @@ from typing import Final
 
 from sealcast.errors import EventRejected
 from sealcast.filters.labels import Labeller
-from sealcast.model.schema import Schema, Value
+from sealcast.model.schema import Schema
 from sealcast.primitives.groups import CachedHashes
+from sealcast.protections.checked import CheckedBatch, CheckedEvent, Refusals
 from sealcast.protections.layered.layers import Layers
 from sealcast.protections.layered.publish import TreePublisher
 from sealcast.protections.layered.tree import Path, TreeId
 from sealcast.wire.limits import MAX_MESSAGE_BYTES, MAX_TOKENS
 from sealcast.wire.notifications import EVENT_BYTES, Core, encode_core, encode_entries
-from sealcast.wire.records import RecordCodec
+from sealcast.wire.records import RecordCodec, fresh_salts
 
 #: What a core and an entry have beside what they carry: heads, lengths, id, commitment and tag, generously.
 OVERHEAD: Final = 256
@@ -87,16 +88,20 @@ class NotificationSealer:
         roots = [target[0] for target in self._targets]
         self._widest = max((roots.count(root) for root in set(roots)), default=0)
 
-    def check(self, values: Mapping[str, Value], payload: bytes) -> None:
-        """EventRejected, if what it would become is more than the wire carries."""
-        texts = sum(4 * len(value) for value in values.values() if isinstance(value, str))
-        if len(payload) + texts + OVERHEAD > MAX_MESSAGE_BYTES - OVERHEAD:
-            (message,) = self._codec.encode([values], [payload])
-            if len(message) + OVERHEAD > MAX_MESSAGE_BYTES:
-                raise EventRejected(f"the event takes {len(message)} bytes, too many to be sealed as a whole")
-        if self._fits(self._labeller.most()):
-            return
-        labels = self._pad_to or len(set(self._labeller.labels(values)))
+    def check(self, batch: CheckedBatch) -> Refusals:
+        """Refuses events of which more would become than the wire carries."""
+        large = batch.over(MAX_MESSAGE_BYTES - 2 * OVERHEAD)
+        many = () if self._fits(self._labeller.most()) else range(len(batch))
+        # The size of an event is said before the number of its labels.
+        return {**batch.refused(many, self._check_labels), **batch.refused(large, self._check_size)}
+
+    def _check_size(self, event: CheckedEvent) -> None:
+        (message,) = self._codec.encode([event.values], [event.payload])
+        if len(message) + OVERHEAD > MAX_MESSAGE_BYTES:
+            raise EventRejected(f"the event takes {len(message)} bytes, too many to be sealed as a whole")
+
+    def _check_labels(self, event: CheckedEvent) -> None:
+        labels = self._pad_to or len(set(self._labeller.labels(event.values)))
         if not self._fits(labels):
             raise EventRejected(
                 f"the event has {labels} labels for each of {self._widest} places below one root broker: more than one "
@@ -108,12 +113,10 @@ class NotificationSealer:
         size = OVERHEAD + self._widest * (labels * self._wire + self._wire + ENTRY_OVERHEAD)
         return labels <= MAX_TOKENS and size <= MAX_MESSAGE_BYTES
 
-    def seal(
-        self, values: Sequence[Mapping[str, Value]], payloads: Sequence[bytes], kinds: Sequence[str]
-    ) -> Iterator[SealedForRoots]:
+    def seal(self, batch: CheckedBatch) -> Iterator[SealedForRoots]:
         """Events that passed `check`, in order; as many at a time as fit into memory twice."""
-        records = self._codec.encode(values, payloads, kinds)
-        labels = self._labeller.batch(self._codec.decode(records).columns)
+        records = batch.records(self._codec, fresh_salts(len(batch)))
+        labels = self._labeller.batch(batch.columns)
         for row, record in enumerate(records):
             yield self._seal(labels.of(row), record)
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from sealcast.model.schema import Value
+from sealcast.protections.checked import CheckedBatch
 from sealcast.protections.enveloped.publish import EventSealer
 
 
 class PayloadSealer(EventSealer):
     """One publisher on one topic in one epoch."""
 
-    def most_before(self, values: Mapping[str, Value]) -> int:
+    @property
+    def most_before(self) -> int:
         return 0
 
-    def before(self, records: Sequence[bytes]) -> Sequence[bytes]:
-        return [b""] * len(records)
+    def before(self, batch: CheckedBatch) -> Sequence[bytes]:
+        return [b""] * len(batch)

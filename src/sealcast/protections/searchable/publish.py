@@ -8,15 +8,15 @@ so that fresh ones would hide nothing. A topic may ask for fresh ones (`Searchab
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
 from sealcast.errors import EventRejected
 from sealcast.filters.labels import Labeller
 from sealcast.filters.labels.naming import root
-from sealcast.model.schema import Value
 from sealcast.primitives.secrets import Secret
+from sealcast.protections.checked import CheckedBatch, CheckedEvent, Refusals
 from sealcast.protections.enveloped.publish import EventSealer
 from sealcast.protections.searchable.blocks import most_trapdoors
 from sealcast.protections.searchable.scheme import UserKeys
@@ -39,21 +39,24 @@ class SearchableSealer(EventSealer):
         self._roots = frozenset(root(attribute.name) for attribute in about.schema.attributes)
         self._trapdoor = search.trapdoor if fresh else lru_cache(MAX_TRAPDOORS_KEPT)(search.trapdoor)
 
-    def check(self, values: Mapping[str, Value], payload: bytes, content_type: str) -> None:
-        if self._most > MAX_TRAPDOORS:
-            labels = len(set(self._labeller.labels(values)))
-            if labels > MAX_TRAPDOORS:
-                raise EventRejected(
-                    f"the event has {labels} labels, {MAX_TRAPDOORS} are allowed",
-                    hint="shorter texts have fewer labels; so do bounded numbers with a coarser step",
-                )
-        super().check(values, payload, content_type)
+    def check(self, batch: CheckedBatch) -> Refusals:
+        many = range(len(batch)) if self._most > MAX_TRAPDOORS else ()
+        return {**super().check(batch), **batch.refused(many, self._check_labels)}
 
-    def most_before(self, values: Mapping[str, Value]) -> int:
+    def _check_labels(self, event: CheckedEvent) -> None:
+        labels = len(set(self._labeller.labels(event.values)))
+        if labels > MAX_TRAPDOORS:
+            raise EventRejected(
+                f"the event has {labels} labels, {MAX_TRAPDOORS} are allowed",
+                hint="shorter texts have fewer labels; so do bounded numbers with a coarser step",
+            )
+
+    @property
+    def most_before(self) -> int:
         return BLOCK_HEAD + TRAPDOOR_BYTES * most_trapdoors(self._labeller.schema)
 
-    def before(self, records: Sequence[bytes]) -> Sequence[bytes]:
-        labels = self._labeller.batch(self._codec.decode(records).columns)
+    def before(self, batch: CheckedBatch) -> Sequence[bytes]:
+        labels = self._labeller.batch(batch.columns)
         trapdoor, known = self._trapdoor, labels.labels
         wanted = [label not in self._roots for label in known]
         runs = zip(labels.offsets[:-1].tolist(), labels.offsets[1:].tolist(), strict=True)
