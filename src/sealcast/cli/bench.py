@@ -16,7 +16,9 @@ app = talk.Commands(no_args_is_help=False, shared=talk.JSON_ONLY)
 def bench(
     suite: Annotated[
         str | None,
-        typer.Argument(help="kernels, pipeline, groupkeys, admit, layered, attribute or searchable; without one, all."),
+        typer.Argument(
+            help="kernels, pipeline, groupkeys, admit, layered, attribute, searchable or end-to-end; without one, all."
+        ),
     ] = None,
 ) -> None:
     """What the hot paths cost beside the physical limit, the naive way, or themselves at another size.

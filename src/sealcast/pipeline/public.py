@@ -53,7 +53,7 @@ from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Bug, Misuse
 from sealcast.log.embedded import FrameLog
-from sealcast.model.event import DEFAULT_CONTENT_TYPE, Event, OpenedEvent
+from sealcast.model.event import OpenedEvent, own_column
 from sealcast.model.schema import Attribute, Schema, Type
 from sealcast.pipeline.options import positive
 from sealcast.pipeline.outbox import Outbox, StagedFrames
@@ -127,17 +127,10 @@ class SealcastSource(DataSource):
 
 def columns_of(schema: Schema) -> StructType:
     """What reading a topic gives."""
-    fields = [StructField(_free(name, schema), kind, False) for name, kind in _BEFORE]
+    fields = [StructField(own_column(name, schema.names), kind, False) for name, kind in _BEFORE]
     fields += [StructField(a.name, _type_of(a), True) for a in schema.attributes]
-    fields += [StructField(_free(name, schema), kind, False) for name, kind in _AFTER]
+    fields += [StructField(own_column(name, schema.names), kind, False) for name, kind in _AFTER]
     return StructType(fields)
-
-
-def _free(name: str, schema: Schema) -> str:
-    taken = {attribute.lower() for attribute in schema.names}  # as Spark compares them
-    while name in taken:
-        name = f"_{name}"
-    return name
 
 
 def _type_of(attribute: Attribute) -> DataType:
@@ -313,17 +306,18 @@ def _checked(options: Mapping[str, str], columns: StructType, overwrite: bool) -
         raise Misuse('what was published stays published: there is no overwriting, use mode("append")')
     client = Client.from_options(options)
     schema = EntityRealm(client.realm).state().topic(client.topic).schema
+    payload, content_type = (own_column(name, schema.names) for name, _ in _AFTER)
     for field in columns.fields:
         name, kind = field.name, field.dataType
         if name in schema.by_name:
             continue
-        if name == "payload" and isinstance(kind, BinaryType | StringType):
+        if name == payload and isinstance(kind, BinaryType | StringType):
             continue
-        if name == "content_type" and isinstance(kind, StringType):
+        if name == content_type and isinstance(kind, StringType):
             continue
         raise Misuse(
             f"column {name!r} ({kind.simpleString()}) is neither an attribute of topic {client.topic!r} "
-            f"({', '.join(schema.names)}), nor payload (binary or string), nor content_type (string)",
+            f"({', '.join(schema.names)}), nor {payload} (binary or string), nor {content_type} (string)",
             hint="select or rename columns before writing",
         )
     return client
@@ -345,17 +339,9 @@ def _seal(client: Client, query: str, batches: Iterator[pa.RecordBatch]) -> Publ
     # A publisher of its own for each attempt of each task, so a boot of its own: no sequence number, and with it no
     # nonce, is ever used by two attempts.
     with Publisher(client.realm, client.topic, client.entity) as publisher:
-        frames = (frame for batch in batches for frame in publisher.seal(_events(batch)))
+        frames = (frame for batch in batches for frame in publisher.seal(batch))
         staged = _outbox(publisher.realm, client.topic, query).stage(task, frames)
     return PublishedFile(query, task, staged)
-
-
-def _events(batch: pa.RecordBatch) -> Iterator[Event]:
-    names = [name for name in batch.schema.names if name not in ("payload", "content_type")]
-    for row in batch.to_pylist():
-        payload, kind = row.get("payload"), row.get("content_type")
-        body = payload.encode() if isinstance(payload, str) else payload or b""
-        yield Event({name: row[name] for name in names}, body, kind or DEFAULT_CONTENT_TYPE)
 
 
 def _publish(client: Client, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
