@@ -1,8 +1,7 @@
 """The subscription table of a topic at a version: who asked for what, compiled, and who may read.
 
 Compiling thousands of filters costs more than matching a batch, so tables are immutable and shared (decision 5): in
-memory while a worker lives, and on disk, named by the digest of what they were compiled from, to be mapped by the next
-worker. A table that differs from the last one by a few subscriptions is the last one with a small index on top.
+memory while a worker lives, and on disk, sealed, for the next worker (snapshots.py). A table that differs from the last one by a few subscriptions is the last one with a small index on top.
 
 What is compiled, and how a batch is matched by it, is for the topic's protection to say (`Indexing`): filters that
 brokers read become an index over attributes (`FilterIndexes`).
@@ -13,36 +12,30 @@ a time.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.broker.budgets import over_budget
+from sealcast.broker.filter_conditions import UNREADABLE, OpenedFilters, condition
 from sealcast.broker.served import ServedInterval, served_intervals
+from sealcast.broker.snapshots import SealedSnapshots, StoredTable
 from sealcast.errors import Corrupt, NotFound
 from sealcast.filters import bits
-from sealcast.filters.check import fit
-from sealcast.filters.index import ChangedIndex, Index, snapshot
+from sealcast.filters.index import ChangedIndex, Index
 from sealcast.filters.index.changed import NEW
-from sealcast.filters.parse import parse
 from sealcast.filters.tree import Condition
 from sealcast.model import Schema
 from sealcast.model.stages import Admitted
 from sealcast.trust.layout import FIRST_BROKER
-from sealcast.trust.realm.changes import EVERYTHING
 from sealcast.trust.realm.machine import RealmState, Topic
-from sealcast.trust.realm.templates import Template
 
 #: Fewer are compiled sooner than read from a file.
 MIN_SNAPSHOT: Final = 500
-#: Snapshots kept of a topic: the newest, and those that workers on their way out may still open.
-MAX_SNAPSHOTS: Final = 4
 
 #: What is compiled, by subscription: its filter, and the template of its token.
 Asked = Mapping[str, tuple[str, str]]
@@ -81,6 +74,8 @@ class AttributeIndex:
     """Filters that brokers read. Unknown (NULL) is not a match."""
 
     compiled: Index | ChangedIndex
+    #: Which of them could not be read, and so are suspended (filter_conditions.py); None for none.
+    unreadable: Bools | None = None
 
     def match(self, admitted: Admitted, unasked: Bools | None = None) -> bits.Words:
         # Cut out only when some filter (XPath) reads them: most tables never do.
@@ -89,7 +84,10 @@ class AttributeIndex:
         return found if unasked is None else found & ~bits.mask(unasked)
 
     def over_budget(self, admitted: Admitted, owners: Ints) -> Bools | None:
-        return over_budget(self.compiled, owners, admitted)
+        over = over_budget(self.compiled, owners, admitted)
+        if self.unreadable is None:
+            return over
+        return self.unreadable if over is None else over | self.unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,19 +148,21 @@ class TableCache:
 class FilterIndexes:
     """Filters that brokers read, compiled: the last index is kept, and whole ones are on disk for other workers."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, filters: OpenedFilters, snapshots: SealedSnapshots) -> None:
+        self._filters, self._snapshots = filters, snapshots
         #: The table last asked for, and the one that was last compiled as a whole.
-        self._last: tuple[Asked, Index | ChangedIndex] | None = None
-        self._base: tuple[Asked, Index] | None = None
+        self._last: tuple[Asked, AttributeIndex] | None = None
+        self._base: tuple[Asked, StoredTable] | None = None
 
     def at(self, state: RealmState, topic: Topic, intervals: Mapping[str, ServedInterval]) -> AttributeIndex:
-        asked = {id: (s.filter, s.template) for id, s in intervals.items()}
+        found = state.topic_state(topic.name).subscriptions
+        texts = self._filters.of(state, {id: found[id] for id in intervals})
+        asked = {id: (texts[id], each.template) for id, each in intervals.items()}
         if self._last is None or self._last[0] != asked:
-            self._last = (asked, self._overlaid(asked) or self._whole(asked, topic.schema))
-        return AttributeIndex(self._last[1])
+            self._last = (asked, self._overlaid(asked, topic) or self._whole(asked, topic))
+        return self._last[1]
 
-    def _overlaid(self, asked: Asked) -> ChangedIndex | None:
+    def _overlaid(self, asked: Asked, topic: Topic) -> AttributeIndex | None:
         """On top of the last whole table, while they have most subscriptions in common."""
         if self._base is None:
             return None
@@ -170,46 +170,45 @@ class FilterIndexes:
         # Ids are never given twice; a template can change with a new token.
         place = {(id, what): i for i, (id, what) in enumerate(before.items())}
         origin = np.array([place.get(item, NEW) for item in asked.items()], np.int64)
-        added = [what for id, what in asked.items() if (id, what) not in place]
-        overlay = ChangedIndex.build(base, origin, _compiled(added, base.schema))
-        return None if overlay.stale else overlay
+        added = _compiled([what for id, what in asked.items() if (id, what) not in place], topic)
+        overlay = ChangedIndex.build(base.index, origin, added)
+        if overlay.stale:
+            return None
+        unreadable = np.isin(origin, np.array(base.unreadable, np.int64))
+        unreadable[origin == NEW] = [each is UNREADABLE for each in added]
+        return AttributeIndex(overlay, unreadable if unreadable.any() else None)
 
-    def _whole(self, asked: Asked, schema: Schema) -> Index:
-        path = self._directory / f"{digest(asked.values(), schema)}.index"
+    def _whole(self, asked: Asked, topic: Topic) -> AttributeIndex:
+        name = digest(asked.values(), topic.schema)
         try:
-            index = snapshot.load(path)
+            table = self._snapshots.load(name)
         except (NotFound, Corrupt):
-            index = Index.build(_compiled(asked.values(), schema), schema)
+            conditions = _compiled(asked.values(), topic)
+            unreadable = tuple(place for place, each in enumerate(conditions) if each is UNREADABLE)
+            table = StoredTable(Index.build(conditions, topic.schema), unreadable)
             if len(asked) >= MIN_SNAPSHOT:
-                self._keep(path, index)
-        self._base = (asked, index)
-        return index
-
-    def _keep(self, path: Path, index: Index) -> None:
-        # A snapshot only saves time: where none can be written (a full disk, say), the next worker compiles again.
-        with contextlib.suppress(OSError):
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            snapshot.save(path, index)
-            newest_first = sorted(self._directory.glob("*.index"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
-            for old in newest_first[MAX_SNAPSHOTS:]:
-                old.unlink(missing_ok=True)
+                self._snapshots.keep(name, table)
+        self._base = (asked, table)
+        return AttributeIndex(table.index, _mask(table.unreadable, len(asked)))
 
 
-def condition(filter: str, template: str, schema: Schema) -> Condition:
-    """What a subscriber gets: what it asked for, within what its token is for."""
-    wanted = fit(parse(filter), schema)
-    return wanted if template == EVERYTHING else Template.parse(template).within(wanted, schema)
+def _compiled(asked: Iterable[tuple[str, str]], topic: Topic) -> list[Condition]:
+    return [condition(text, template, topic) for text, template in asked]
 
 
-def _compiled(asked: Iterable[tuple[str, str]], schema: Schema) -> list[Condition]:
-    return [condition(filter, template, schema) for filter, template in asked]
+def _mask(places: Sequence[int], count: int) -> Bools | None:
+    if not places:
+        return None
+    mask = np.zeros(count, np.bool_)
+    mask[list(places)] = True
+    return mask
 
 
-def digest(asked: Iterable[tuple[str, str]], schema: Schema) -> str:
-    """Names what a table is compiled from."""
+def digest(asked: Iterable[tuple[str, str]], schema: Schema) -> bytes:
+    """Names what a table is compiled from. It is as secret as the filters: whoever has it can try guesses."""
     hasher = hashlib.sha256(schema.digest)
     for what in asked:
         for text in what:
             encoded = text.encode()
             hasher.update(len(encoded).to_bytes(4, "big") + encoded)
-    return hasher.hexdigest()
+    return hasher.digest()

@@ -121,7 +121,8 @@ def describe(here: Realm, interest: Interest) -> dict[str, object]:
 
 
 def suspensions(here: Realm, topic: str) -> dict[str, SuspensionNote]:
-    """By subscription, those that got nothing of some pieces, because their filters ask for too much work."""
+    """By subscription, those that got nothing of some pieces: their filters ask for too much work, or cannot be
+    read."""
     found = [here.site.suspended(topic, broker) for broker in here.state().serving(topic)]
     return {id: note for each in found for id, note in each.items()}
 
@@ -133,8 +134,8 @@ def warn_of_suspensions(here: Realm, topic: str, subscriber: str | None = None) 
         if id in living and subscriber in (None, living[id].subscriber):
             talk.warn(
                 f"subscription {id!r} was suspended for {told.pieces:,} pieces, the last at {moment(told.last_us)}: "
-                f"the filters of {living[id].subscriber!r} ask for more work than they may. "
-                "Remove it, or narrow it with bounds, such as symbol = 'IBM' AND ..."
+                f"the filters of {living[id].subscriber!r} ask for more work than they may, or the broker cannot read "
+                "this one (`sealcast why` says which). Remove it, or narrow it with bounds, such as symbol = 'IBM' AND ..."
             )
 
 
@@ -180,7 +181,7 @@ def list_(
     for name in names:
         warn_of_suspensions(here, name, as_)
     if any(each.filter is None for each in found):
-        talk.note("filters that are encrypted are not known to the realm; a subscriber lists its own with --as")
+        talk.note("filters are sealed to brokers or their subscribers' own: a subscriber lists its own with --as")
     empty = "no subscriptions yet: sealcast subscription add TOPIC --as ENTITY --filter TEXT"
     talk.table(["id", "topic", "subscriber", "may read", "filter"], rows, empty)
 

@@ -8,14 +8,15 @@
 
 Who asks was proven by the envelope; whether it may is proven by its token, at the same gate that frames pass. A request
 with a bad token, or with none, gets an error back with the reason, and nothing has changed. A filter is parsed, typed
-and priced before it is stored. The subscription is the subscriber's: nobody else renews or ends it. All of it can be
+and priced before it is stored; where brokers read filters, the desk seals it to those that serve the topic. The subscription is the subscriber's: nobody else renews or ends it. All of it can be
 asked twice and is done once. What else a broker is asked (keys, say) is added by who knows of it: `more`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -26,13 +27,15 @@ from sealcast.control.discovery.restrictions import EVERYONE, Restrictions
 from sealcast.control.envelopes import ProvenMessage
 from sealcast.control.service import Answer, Service
 from sealcast.control.serving import AtHand, listening, settle
-from sealcast.errors import FrameRejected, ReasonedRejection
+from sealcast.errors import CannotOpen, FrameRejected, ReasonedRejection
 from sealcast.model.protection import MAX_FILTER_EPOCHS, MAX_SEALED_FILTER_CHARACTERS
+from sealcast.model.subscription import Subscription
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust import vetting
 from sealcast.trust.certificates.certificate import Certificate, Role
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.broker import BrokerSecrets
+from sealcast.trust.keys.filter_texts import BrokerFilters, FilterSealer
 from sealcast.trust.realm.changes import (
     AddSubscription,
     Change,
@@ -43,7 +46,6 @@ from sealcast.trust.realm.changes import (
 )
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Topic
-from sealcast.trust.statements import Author
 from sealcast.trust.tokens import gates
 from sealcast.trust.tokens.token import VerifiedTokens
 from sealcast.wire import cbor
@@ -161,7 +163,13 @@ _BODIES: Final[Mapping[str, type[Subscribe | Renew | Unsubscribe | ListTopics]]]
 
 
 def decide(
-    kind: str, body: bytes, sender: Certificate, state: RealmState, now_us: int, tokens: VerifiedTokens
+    kind: str,
+    body: bytes,
+    sender: Certificate,
+    state: RealmState,
+    now_us: int,
+    tokens: VerifiedTokens,
+    broker: BrokerSecrets,
 ) -> DeskDecision:
     """What a desk does about a proven request: DeskRejected, TokenRejected or FilterRejected when it is nothing."""
     who = state.entities.get(sender.name)
@@ -173,7 +181,7 @@ def decide(
         raise _no(DeskReason.FORM, error.message) from None
     match wanted:
         case Subscribe():
-            return _subscribe(wanted, sender, state, now_us, tokens)
+            return _subscribe(wanted, sender, state, now_us, tokens, broker)
         case Renew():
             return _renew(wanted, sender, state, now_us, tokens)
         case Unsubscribe():
@@ -183,11 +191,16 @@ def decide(
 
 
 def _subscribe(
-    wanted: Subscribe, sender: Certificate, state: RealmState, now_us: int, tokens: VerifiedTokens
+    wanted: Subscribe,
+    sender: Certificate,
+    state: RealmState,
+    now_us: int,
+    tokens: VerifiedTokens,
+    broker: BrokerSecrets,
 ) -> DeskDecision:
     about, credential = _let_in(wanted.topic, wanted.token, sender, state, now_us, tokens)
     if wanted.id in state.subscription_topics:
-        if not _is(wanted, sender.name, state):
+        if not _is(wanted, sender.name, state, broker):
             raise _no(DeskReason.TAKEN, f"subscription id {wanted.id!r} was given before", "ids are never given twice")
         return DeskDecision(_done(state.version))
     vetting.vet_filter(about, wanted.filter, vetting.filter_epochs(about))
@@ -212,8 +225,13 @@ def _subscribe(
             "characters, which is all they may",
             "end some, or ask for less: wider ranges and fewer alternatives have fewer labels",
         )
-    add = AddSubscription(wanted.id, about.name, sender.name, wanted.filter, credential)
-    return DeskDecision(_done(state.version + 1), (add,))
+    made = Subscription(wanted.id, about.name, sender.name, wanted.filter)
+    keys: Sequence[Change] = ()
+    if about.protection.brokers_read:
+        sealer, keys = FilterSealer.at_desk(state, about.name, broker)
+        made = replace(made, filter=sealer.seal(made))
+    add = AddSubscription(made.id, made.topic, made.subscriber, made.filter, credential)
+    return DeskDecision(_done(state.version + len(keys) + 1), (*keys, add))
 
 
 def _renew(wanted: Renew, sender: Certificate, state: RealmState, now_us: int, tokens: VerifiedTokens) -> DeskDecision:
@@ -257,13 +275,18 @@ def _let_in(
     return found.topic, gates.credential(token, passed)
 
 
-def _is(wanted: Subscribe, subscriber: str, state: RealmState) -> bool:
-    """Whether that id is this very subscription, asked for once more."""
+def _is(wanted: Subscribe, subscriber: str, state: RealmState, broker: BrokerSecrets) -> bool:
+    """Whether that id is this very subscription, asked for once more. A filter that this broker cannot open is another
+    one."""
     topic = state.subscription_topics[wanted.id]
     if topic != wanted.topic:
         return False
     there = state.topics[topic].subscriptions[wanted.id]
-    return (there.subscriber, there.filter) == (subscriber, wanted.filter)
+    if there.subscriber != subscriber:
+        return False
+    with suppress(CannotOpen):
+        there = replace(there, filter=BrokerFilters(broker).text(state, there))
+    return there.filter == wanted.filter
 
 
 def _own(id: str, subscriber: str, state: RealmState) -> bool:
@@ -281,9 +304,9 @@ MoreOf = Callable[[str], More]
 class Desk(Unpicklable):
     """Answers for one broker. It is a `service.Handler`."""
 
-    def __init__(self, realm: OpenRealm, author: Author, more: More | None = None) -> None:
-        """`author` is the broker: it states what its desk takes in."""
-        self._realm, self._author, self._more = realm, author, dict(more or {})
+    def __init__(self, realm: OpenRealm, broker: BrokerSecrets, more: More | None = None) -> None:
+        """The broker states what its desk takes in, and seals filters."""
+        self._realm, self._broker, self._more = realm, broker, dict(more or {})
         self._tokens = VerifiedTokens()
 
     @property
@@ -296,9 +319,9 @@ class Desk(Unpicklable):
             return self._more[message.kind](request, now_us)
 
         def decided(state: RealmState) -> DeskDecision:
-            return decide(message.kind, message.body, request.sender, state, now_us, self._tokens)
+            return decide(message.kind, message.body, request.sender, state, now_us, self._tokens, self._broker)
 
-        return settle(self._realm, decided, self._author).answer
+        return settle(self._realm, decided, self._broker.identity.author).answer
 
 
 def desk_service(
@@ -310,7 +333,7 @@ def desk_service(
     restrictions: Restrictions = EVERYONE,
 ) -> tuple[Service, Desk]:
     """A broker's desk and its service, ready to `start`; `more` are kinds of request that others answer."""
-    desk = Desk(realm, broker.identity.author, more)
+    desk = Desk(realm, broker, more)
     found_by = restrictions if advertised else None
     return listening(realm, What.BROKER, broker.identity, desk, found_by, senders=ALLOWANCE), desk
 

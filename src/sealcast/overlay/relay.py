@@ -1,4 +1,4 @@
-"""Forwarding and moves, turn by turn, beside the pipelines of the brokers that run here."""
+"""Forwarding, keys of filters and moves, turn by turn, beside the pipelines of the brokers that run here."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from sealcast.log import failing
 from sealcast.log.closing import Closing
 from sealcast.log.failing import FailureNote
 from sealcast.overlay import moves
+from sealcast.overlay.filter_keys import FilterKeyHandover
 from sealcast.overlay.routing import Forwarder, Link
 from sealcast.trust.certificates.roles import Role
-from sealcast.trust.handles import OpenRealm
+from sealcast.trust.handles import BrokerRealm, OpenRealm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.state import RealmState
 
@@ -35,11 +36,13 @@ def brokers_here(realm: OpenRealm, state: RealmState, node: str | None = None) -
 
 
 class Relay(Closing):
-    """Forwards what these brokers admit, and ends moves that can be ended. A thread of its own while it is entered."""
+    """Forwards what these brokers admit, hands over keys of filters, and ends moves that can be ended. A thread of its
+    own while it is entered."""
 
-    def __init__(self, realm: OpenRealm, brokers: Sequence[str], topics: Sequence[str] = ()) -> None:
+    def __init__(self, realm: BrokerRealm, brokers: Sequence[str], topics: Sequence[str] = ()) -> None:
         self._realm = realm
         self._authors = [author for name in brokers if (author := realm.author(name)) is not None]
+        self._handover = FilterKeyHandover(realm, brokers)
         self._forwarders = [Forwarder(realm, broker, topics) for broker in brokers]
         #: Since when links have failed of which there is a note.
         self._noted: dict[Link, FailureNote] = {}
@@ -53,6 +56,7 @@ class Relay(Closing):
         sent: dict[Link, int] = {}
         for forwarder in self._forwarders:
             sent |= forwarder.once()
+        self._handover.once()
         moves.settle(self._realm, *self._authors)
         failures = {link: error for forwarder in self._forwarders for link, error in forwarder.failures.items()}
         self._note(failures)

@@ -30,7 +30,7 @@ _HELP: Final = {
     "matched": "Events that somebody gets",
     "deliveries": "Events times the subscribers that get them",
     "encryptions": "Encryptions under a group's or a subscriber's key; keys that are handed out included",
-    "suspended": "Subscriptions that got nothing of a piece, because their filters ask for too much work",
+    "suspended": "Subscriptions that got nothing of a piece: their filters ask for too much work, or cannot be read",
 }
 #: From a tuned empty micro-batch to a large one.
 _SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)

@@ -25,6 +25,7 @@ from sealcast.broker.authenticate import authenticate
 from sealcast.broker.columns import CLAIMS, REJECTED, piece_row
 from sealcast.broker.context import Context, Sealing, by_version, gate_at
 from sealcast.broker.equivocation import equivocations
+from sealcast.broker.filter_conditions import OpenedFilters
 from sealcast.broker.frames import frames_of, pinned_rulings
 from sealcast.broker.gate import RULING, Gate, Rulings, bounds_of
 from sealcast.broker.history import History, RefusingPiece
@@ -32,6 +33,7 @@ from sealcast.broker.looks import Looks
 from sealcast.broker.path import handle_bounded, room
 from sealcast.broker.replay import CLAIM
 from sealcast.broker.rulings import claim_rows, gathered
+from sealcast.broker.snapshots import SealedSnapshots
 from sealcast.broker.tables import FilterIndexes, Indexing, TableCache
 from sealcast.errors import Bug, Corrupt
 from sealcast.log.entry import slot_bits
@@ -47,6 +49,7 @@ from sealcast.protections.steps import FRAMES, OpenStep, StepName, Task
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.heads import Head, Pin
 from sealcast.trust.keys.broker import BrokerSecrets
+from sealcast.trust.keys.filter_texts import BrokerFilters
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import BeginIncarnation
 from sealcast.trust.realm.machine import RealmState, Topic
@@ -289,7 +292,9 @@ class MatchingStep(FramesStep):
 
     def indexing(self) -> Indexing:
         """How filters are compiled, for as long as this process runs the step: as a broker does that reads them."""
-        return FilterIndexes(self.realm.paths.tables(self.name.topic, self.name.broker))
+        tables = self.realm.paths.tables(self.name.topic, self.name.broker)
+        filters = OpenedFilters(BrokerFilters(self.secrets))
+        return FilterIndexes(filters, SealedSnapshots(tables, self.secrets.tables_key(self.about.id)))
 
     def past(self, state: RealmState, asked: AskedPast, template: str) -> PastMatching:
         """How what was admitted once is matched with what a reader asks now, by its right: as a broker does that reads

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sealcast.broker.filter_conditions import condition
 from sealcast.broker.gate import Gate
-from sealcast.broker.tables import condition
 from sealcast.errors import CannotOpen
 from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.model.stages import Admitted
@@ -96,9 +96,9 @@ class ReadPast:
         self._asked, self._template = asked, template
 
     def true(self, gate: Gate, admitted: Admitted) -> Bools:
-        schema = self._asked.topic.schema
-        seen = Evaluator(admitted.columns, schema, admitted.payloads())
-        true_of = cache(lambda text: seen.true(condition(text, self._template, schema)))
+        topic = self._asked.topic
+        seen = Evaluator(admitted.columns, topic.schema, admitted.payloads())
+        true_of = cache(lambda text: seen.true(condition(text, self._template, topic)))
         epochs = np.array([each.epoch for each in senders(admitted)], np.int64)
         found = np.zeros(epochs.size, np.bool_)
         for epoch in np.unique(epochs).tolist():

@@ -89,7 +89,7 @@ class Interest:
     id: str | None
     topic: str
     subscriber: str
-    #: Neither id nor filter where this machine does not know them: on some topics filters are their subscriber's own.
+    #: No filter where no key on this machine opens it; no id either where filters are their subscriber's own.
     filter: str | None
     #: The broker that serves its subscriber; the subscriber itself, where it is its own peer.
     broker: str | None

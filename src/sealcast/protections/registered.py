@@ -24,6 +24,7 @@ from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
 from sealcast.overlay import moves
 from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.filter_texts import FilterTextsAtHand
 from sealcast.protections.journals import journal_signer
 from sealcast.protections.port import AsksOf, FilterCost, Interest, Interests, Reader, Wanted
 from sealcast.protections.stays import Stays, no_subscription
@@ -160,10 +161,16 @@ def broker_that_serves(state: RealmState, topic: str, broker: str) -> str:
 
 
 def listed(realm: EntityRealm, topic: str, subscriber: str | None) -> list[Interest]:
-    found = realm.state().subscriptions_of(topic)
-    return [_interest(realm, each) for each in found if subscriber in (None, each.subscriber)]
+    """Subscriptions with their filters, as far as these can be opened here."""
+    state, texts = realm.state(), FilterTextsAtHand(realm)
+    found = [each for each in state.subscriptions_of(topic) if subscriber in (None, each.subscriber)]
+    return [
+        Interest(each.id, topic, each.subscriber, texts.text(each), state.home_of(topic, each.subscriber))
+        for each in found
+    ]
 
 
 def _interest(realm: EntityRealm, made: Subscription) -> Interest:
+    """One that was just made, with its filter as it was asked for."""
     home = realm.state().home_of(made.topic, made.subscriber)
     return Interest(made.id, made.topic, made.subscriber, made.filter, home)

@@ -1,8 +1,9 @@
 """What a new change must pass beyond the rules: checks too dear to repeat whenever the registry is read.
 
-A filter is parsed and typed against its topic's schema, a template too; certificates, revocation lists and tokens are
-verified, and must say what the change says of them: once, before the change is stored. Whoever reads the registry
-afterwards may rely on all of it.
+A template is parsed and typed against its topic's schema; certificates, revocation lists and tokens are verified, and
+must say what the change says of them: once, before the change is stored. Whoever reads the registry afterwards may rely
+on all of it. Of a filter that is sealed to brokers, the shape is checked here. Its text is checked by whoever seals it
+(`vet_filter`), and by every broker that opens it.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from sealcast.trust.realm.templates import Template
 from sealcast.trust.realm.topics import FIRST_EPOCH
 from sealcast.trust.tokens import gates
 from sealcast.wire.limits import MAX_ATTRIBUTE_POSITIONS, MAX_ATTRIBUTE_TREES, MAX_TREE_NAME_BYTES
+from sealcast.wire.sealed_texts import SealedText
 from sealcast.wire.searching import SealedFilter, SealedReason, SealedRejected
 
 
@@ -55,7 +57,7 @@ def vet(fold: Fold, change: Change, at_us: int) -> None:
             _vet_labels(change.protection, change.schema)
         case AddSubscription():
             about = fold.topic(change.topic)
-            vet_filter(about, change.filter, filter_epochs(about))
+            _vet_stored_filter(fold, about, change.filter)
             _vet_credential(fold, change.topic, change.subscriber, change.credential, at_us)
         case RenewSubscription():
             renewed = fold.subscription(change.ids[0])
@@ -81,6 +83,15 @@ def filter_epochs(topic: Topic) -> range:
     filters with what they retain."""
     before = 0 if topic.protection.retention is None else MAX_FILTER_EPOCHS - 1
     return range(max(FIRST_EPOCH, topic.epoch - before), topic.epoch + 1)
+
+
+def _vet_stored_filter(fold: Fold, topic: Topic, filter: str) -> None:
+    """FilterRejected unless the registry may have it: where brokers read filters, sealed to them and nothing else. A
+    realm without an authority has no keys to seal with."""
+    if topic.protection.brokers_read and fold.founding is not None:
+        SealedText.from_text(filter)
+    else:
+        vet_filter(topic, filter, filter_epochs(topic))
 
 
 def vet_filter(topic: Topic, text: str, epochs: Container[int] | None = None) -> None:

@@ -89,6 +89,15 @@ MAX_ENTRIES_BYTES: Final = 1 << 25
 MAX_HOP_RECIPIENTS: Final = 1 << 20
 MAX_HOP_ROWS: Final = 1 << 24
 
+# --- filters that brokers read ----------------------------------------------------------------
+
+#: The smallest bucket of a filter's text, and the largest: 16,384 code points of four bytes, and their length.
+MIN_TEXT_BYTES: Final = 128
+MAX_TEXT_BYTES: Final = 65_664
+#: A sealed text, and the same in base64, as the registry keeps it.
+MAX_SEALED_TEXT_BYTES: Final = MAX_TEXT_BYTES + 163
+MAX_SEALED_TEXT_CHARACTERS: Final = 12 + -(-4 * MAX_SEALED_TEXT_BYTES // 3)
+
 # --- the searchable protection ----------------------------------------------------------------
 
 #: Of one sealed filter, as many as `filters.labels` makes of one filter.

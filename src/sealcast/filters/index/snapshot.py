@@ -14,6 +14,7 @@ import json
 import mmap
 import os
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,16 +32,31 @@ _TYPES: Final = frozenset({"int64", "float64", "uint64", "bool", "uint8"})
 MAX_HEADER_BYTES: Final = 1 << 20
 
 
-def save(path: Path, index: Index) -> None:
-    """Write the index to `path`, all of it or nothing."""
+def to_bytes(index: Index) -> bytes:
+    """The index as one file has it."""
+    return b"".join(_parts(index))
+
+
+def from_bytes(data: bytes) -> Index:
+    """The index in `data`, its arrays not copied. Corrupt if it is not what was written."""
+    if len(data) < _PREFIX.size:
+        raise Corrupt("too short to be an index")
+    return from_arrays(_read(data))
+
+
+def _parts(index: Index) -> Iterator[bytes]:
     arrays = {name: np.ascontiguousarray(array) for name, array in to_arrays(index).items()}
     header = _header(arrays)
+    yield _PREFIX.pack(_MAGIC, len(header), hashlib.sha256(header).digest()) + header
+    yield from map(_stored, arrays.values())
+
+
+def save(path: Path, index: Index) -> None:
+    """Write the index to `path`, all of it or nothing."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with unfinished.open("wb") as file:
-            file.write(_PREFIX.pack(_MAGIC, len(header), hashlib.sha256(header).digest()) + header)
-            for array in arrays.values():
-                file.write(_stored(array))
+            file.writelines(_parts(index))
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
@@ -84,7 +100,7 @@ def _header(arrays: Arrays) -> bytes:
     return header + b" " * (-(_PREFIX.size + len(header)) % _ALIGN)
 
 
-def _read(mapped: mmap.mmap) -> Arrays:
+def _read(mapped: mmap.mmap | bytes) -> Arrays:
     magic, length, digest = _PREFIX.unpack_from(mapped)
     if magic != _MAGIC:
         raise Corrupt("does not begin as an index does")
@@ -100,7 +116,7 @@ def _read(mapped: mmap.mmap) -> Arrays:
     return {entry["name"]: _array(mapped, start + entry["at"], entry) for entry in header["arrays"]}
 
 
-def _array(mapped: mmap.mmap, at: int, entry: dict[str, Any]) -> Array:
+def _array(mapped: mmap.mmap | bytes, at: int, entry: dict[str, Any]) -> Array:
     if entry["type"] not in _TYPES:
         raise Corrupt(f"array {entry['name']!r} has type {entry['type']!r}")
     size = int(np.prod(entry["shape"], dtype=np.int64))

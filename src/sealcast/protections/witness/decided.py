@@ -11,17 +11,17 @@ code: it opens the frame, and so needs the broker's secrets.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 
 from sealcast.broker.admit import admit
+from sealcast.broker.filter_conditions import OpenedFilters, condition
 from sealcast.broker.gate import CHECK
 from sealcast.broker.served import ServedInterval, served_intervals
-from sealcast.broker.tables import condition
 from sealcast.errors import Corrupt, FrameRejected, NotFound
 from sealcast.filters.explain import explain
 from sealcast.filters.readers import may_open
@@ -33,19 +33,24 @@ from sealcast.log.port import Record
 from sealcast.model.event import Position
 from sealcast.model.moments import moment
 from sealcast.model.rejection import Rejection
-from sealcast.model.schema import Schema, Value
+from sealcast.model.schema import Value
 from sealcast.model.stages import Admitted
+from sealcast.model.subscription import Subscription
 from sealcast.protections.journals import journal_signer
 from sealcast.protections.witness.answer import DecidingBatch, Hop, SealingTrace, TracedInterest, Verdict, WhyAnswer
 from sealcast.protections.witness.expected import values
 from sealcast.protections.witness.places import place_of, places
 from sealcast.protections.witness.reading import ReadingAudit
 from sealcast.trust.handles import BrokerRealm
+from sealcast.trust.keys.filter_texts import BrokerFilters
 from sealcast.trust.realm.changes import AddSubscription, RemoveSubscription
 from sealcast.trust.realm.machine import RealmState
 from sealcast.wire import frame
 from sealcast.wire.frame import Header
 from sealcast.wire.sealed import SealedPiece
+
+#: In place of the text of a filter that does not open.
+UNREADABLE_FILTER: Final = "(cannot be read)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +202,10 @@ class BrokerDecisions:
             return answer.that(Verdict.NOT_SUBSCRIBED, f"{who} was served by broker {home} then, not by {self.name}")
         if not interests:
             return answer.that(Verdict.NOT_SUBSCRIBED, f"{who} had no subscription on the topic then")
+        if not matched and (unread := self.unreadable(state, [id for id in intervals if id in suspended])):
+            said = "; ".join(f"{id}: {why}" for id, why in unread.items())
+            text = f"no other filter of {who} is true of it, and not all can be read: {said}"
+            return answer.that(Verdict.SUSPENDED, text)
         if not matched:
             return answer.that(Verdict.NOT_MATCHED, f"no filter of {who} is true of it")
         if served and not let_in:
@@ -237,16 +246,32 @@ class BrokerDecisions:
         """Returns when the subscriber's subscriptions were served here."""
         here = state.subscriptions_at(self._topic, self.name)
         mine = {id: subscription for id, subscription in here.items() if subscription.subscriber == subscriber}
-        return dict(served_intervals(state, state.topic(self._topic), mine))
+        return dict(served_intervals(state, state.topic(self._topic), self.stated(state, mine)))
+
+    @cached_property
+    def _filters(self) -> OpenedFilters:
+        return OpenedFilters(BrokerFilters(self._realm.broker(self.name)))
+
+    def stated(self, state: RealmState, subscriptions: Mapping[str, Subscription]) -> Mapping[str, Subscription]:
+        """Subscriptions with their filters in clear, by the broker's keys."""
+        return self._filters.stated(state, subscriptions)
+
+    def unreadable(self, state: RealmState, ids: Iterable[str]) -> dict[str, str]:
+        """Of these subscriptions, those whose filters the broker could not read, and why."""
+        found = state.topic_state(self._topic).subscriptions
+        why = {id: self._filters.why_unreadable(state, found[id]) for id in ids}
+        return {id: reason for id, reason in why.items() if reason is not None}
 
     def interests(
         self, state: RealmState, subscriber: str, intervals: dict[str, ServedInterval], seen: SeenEvent
     ) -> tuple[TracedInterest, ...]:
         """What each of the subscriber's filters says of the event."""
-        schema: Schema = state.topic(self._topic).schema
+        topic = state.topic(self._topic)
         return tuple(
             TracedInterest(
-                id, s.filter, explain(condition(s.filter, s.template, schema), seen.attributes, seen.payload)
+                id,
+                s.filter or UNREADABLE_FILTER,
+                explain(condition(s.filter, s.template, topic), seen.attributes, seen.payload),
             )
             for id, s in intervals.items()
         )

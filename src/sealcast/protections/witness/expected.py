@@ -9,7 +9,7 @@ shares nothing with the index and takes a thousand times as long.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from typing import Generic, TypeVar
@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from sealcast.broker.admit import admit
 from sealcast.broker.budgets import over_budget
+from sealcast.broker.filter_conditions import UNREADABLE, OpenedFilters
+from sealcast.broker.filter_conditions import condition as condition_of
 from sealcast.broker.gate import Gate
 from sealcast.broker.served import ServedInterval, served_intervals
-from sealcast.broker.tables import condition as condition_of
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.index import Index
 from sealcast.filters.readers import may_open
@@ -29,8 +30,10 @@ from sealcast.filters.tree import Condition
 from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.model.schema import Schema, Value
 from sealcast.model.stages import Admitted, Ruled
+from sealcast.model.subscription import Subscription
 from sealcast.protections.witness.frames import MAX_VERSIONS
 from sealcast.trust.handles import BrokerRealm
+from sealcast.trust.keys.filter_texts import BrokerFilters
 from sealcast.trust.realm.machine import RealmState, Topic
 
 Ints = NDArray[np.int64]
@@ -90,6 +93,10 @@ class Expectation(ABC, Generic[F]):
         self.by_reference = by_reference
         self._at = lru_cache(MAX_VERSIONS)(self._pin)
 
+    def stated(self, state: RealmState, subscriptions: Mapping[str, Subscription]) -> Mapping[str, Subscription]:
+        """Subscriptions with their filters as they are asked: as the registry has them."""
+        return subscriptions
+
     @abstractmethod
     def name(self, interval: ServedInterval, subscriber: str) -> Hashable:
         """Names a filter: equal ones are asked once, whoever they are of."""
@@ -148,7 +155,7 @@ class Expectation(ABC, Generic[F]):
         topic = state.topic(self._topic)
         asked: dict[Hashable, tuple[F, list[tuple[int, int, int, int]]]] = {}
         slots, subscriptions = state.slots_of(topic.name), state.subscriptions_at(topic.name, self._broker)
-        for place, (id, interval) in enumerate(served_intervals(state, topic, subscriptions)):
+        for place, (id, interval) in enumerate(served_intervals(state, topic, self.stated(state, subscriptions))):
             who = subscriptions[id].subscriber
             name = self.name(interval, who)
             if name not in asked:
@@ -162,33 +169,49 @@ class ReadExpectation(Expectation[Condition]):
     """What brokers that read should have delivered: filters are asked about attributes."""
 
     def suspended(self, admitted: Admitted, version: int) -> Bools | None:
-        return over_budget(*self._metered(version), admitted)
+        index, owners, unreadable = self._metered(version)
+        over = over_budget(index, owners, admitted)
+        if not unreadable.any():
+            return over
+        return unreadable if over is None else over | unreadable
 
     @cached_property
-    def _metered(self) -> Callable[[int], tuple[Index, Ints]]:
-        """By version, the filters of all subscriptions, and whose they are. What filters cost is counted by the index,
-        which is the same for every index; what they match is not asked there."""
+    def filters(self) -> OpenedFilters:
+        """With the broker's own keys."""
+        return OpenedFilters(BrokerFilters(self._realm.broker(self._broker)))
 
-        def load(version: int) -> tuple[Index, Ints]:
+    def stated(self, state: RealmState, subscriptions: Mapping[str, Subscription]) -> Mapping[str, Subscription]:
+        return self.filters.stated(state, subscriptions)
+
+    @cached_property
+    def _metered(self) -> Callable[[int], tuple[Index, Ints, Bools]]:
+        """By version, the filters of all subscriptions, whose they are, and which cannot be read. What filters cost is
+        counted by the index, which is the same for every index; what they match is not asked there."""
+
+        def load(version: int) -> tuple[Index, Ints, Bools]:
             pinned = self._at(version)
             owners = np.zeros(len(pinned.ids), np.int64)
             conditions = dict[int, Condition]()
             for each, asking in pinned.filters:
                 owners[asking.places] = asking.slots
                 conditions |= dict.fromkeys(asking.places.tolist(), each)
-            return Index.build([conditions[place] for place in range(owners.size)], pinned.topic.schema), owners
+            ordered = [conditions[place] for place in range(owners.size)]
+            unreadable = np.array([each is UNREADABLE for each in ordered], np.bool_)
+            return Index.build(ordered, pinned.topic.schema), owners, unreadable
 
         return lru_cache(MAX_VERSIONS)(load)
 
     @cached_property
-    def _condition(self) -> Callable[[str, str, Schema], Condition]:
-        return cache(condition_of)
+    def _condition(self) -> Callable[[str, str], Condition]:
+        # Of a topic, neither schema nor protection ever changes.
+        about = self._realm.state().topic(self._topic)
+        return cache(lambda text, template: condition_of(text, template, about))
 
     def name(self, interval: ServedInterval, subscriber: str) -> Hashable:
         return interval.filter, interval.template
 
     def filter(self, interval: ServedInterval, subscriber: str, state: RealmState) -> Condition:
-        return self._condition(interval.filter, interval.template, state.topic(self._topic).schema)
+        return self._condition(interval.filter, interval.template)
 
     def true(self, filters: Sequence[Condition], admitted: Admitted, topic: Topic) -> Iterator[Ints]:
         ask = _true_by_reference if self.by_reference else _true_vectorised

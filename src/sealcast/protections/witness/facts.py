@@ -118,7 +118,7 @@ def failing_rows(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, object]]
 
 
 def suspended(realm: BrokerRealm, topic: str, broker: str) -> list[dict[str, Any]]:
-    """Subscriptions that got nothing of some pieces, because their filters ask for too much work."""
+    """Subscriptions that got nothing of some pieces: their filters ask for too much work, or cannot be read."""
     living = realm.state().topic_state(topic).subscriptions
     return [
         {"subscription": id, "subscriber": living[id].subscriber, **note._asdict()}

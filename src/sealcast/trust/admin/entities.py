@@ -11,6 +11,7 @@ from ipaddress import ip_address
 
 from sealcast.errors import Misuse
 from sealcast.primitives import x509
+from sealcast.trust.admin import serving
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.certificates import certificate as certificates
 from sealcast.trust.certificates.authority import LIFETIME_US, Authority, CertificateWanted
@@ -57,7 +58,10 @@ def add_broker(realm: Handle, name: str, topics: Iterable[str] = ()) -> Entity:
     """Enrols another broker, and hands it the keys of the topics that it is to serve."""
     issuer, wanted, now = realm.issuer(), list(topics), realm.clock()
     return _add_holder(
-        realm, name, Role.BROKER, lambda state: [c for topic in wanted for c in issuer.service(state, topic, name, now)]
+        realm,
+        name,
+        Role.BROKER,
+        lambda state: [c for topic in wanted for c in serving.service(realm, issuer, state, topic, name, now)],
     )
 
 

@@ -7,6 +7,7 @@ a token that the center signed in the same act, and is checked like any other be
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from sealcast.errors import Misuse
 from sealcast.log.ledger import LedgerReader
@@ -14,6 +15,7 @@ from sealcast.model.subscription import Subscription
 from sealcast.trust import vetting
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.keys import minting
+from sealcast.trust.keys.filter_texts import FilterSealer
 from sealcast.trust.realm.changes import AddSubscription, AttachSubscriber, Change, RemoveSubscription, Right
 from sealcast.trust.realm.machine import RealmState
 
@@ -33,17 +35,32 @@ def subscribe_many(
 ) -> list[Subscription]:
     """Adds all of them, or none; each is (subscriber, filter, id or None). Who is new on the topic is at `broker`."""
     now, issuer, made = realm.clock(), realm.issuer(), list[Subscription]()
+    about = realm.state().topic(topic)
+    for _, filter, _ in wanted:
+        vetting.vet_filter(about, filter, vetting.filter_epochs(about))
 
     def decide(state: RealmState) -> list[Change]:
         made[:] = _with_ids(state, topic, wanted)
         subscribers = dict.fromkeys(s.subscriber for s in made)
         tokens = {name: issuer.credential(state, topic, name, now) for name in subscribers}
-        adds = [AddSubscription(s.id, topic, s.subscriber, s.filter, tokens[s.subscriber]) for s in made]
+        keys, stored = _stored(state, topic, made)
+        adds = [AddSubscription(s.id, topic, s.subscriber, s.filter, tokens[s.subscriber]) for s in stored]
         homes = () if broker is None else _homes(realm, state, topic, subscribers, broker)
-        return [*homes, *adds, *issuer.missing_pair_keys(state, topic, subscribers, now)]
+        return [*keys, *homes, *adds, *issuer.missing_pair_keys(state, topic, subscribers, now)]
 
     realm.registry.transact(decide)
     return made
+
+
+def _stored(
+    state: RealmState, topic: str, made: Sequence[Subscription]
+) -> tuple[Sequence[Change], Sequence[Subscription]]:
+    """Subscriptions as the registry keeps them: where brokers read filters, sealed to these brokers and to their
+    owners. With the changes by which the brokers get the key."""
+    if not state.topic(topic).protection.brokers_read or not made:
+        return (), made
+    sealer, keys = FilterSealer.fresh(state, topic)
+    return keys, [replace(each, filter=sealer.seal(each)) for each in made]
 
 
 def _homes(realm: Handle, state: RealmState, topic: str, subscribers: Iterable[str], broker: str) -> Iterator[Change]:

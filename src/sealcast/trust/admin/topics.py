@@ -11,7 +11,7 @@ from sealcast.log import files
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model.protection import DEFAULT_PROTECTION, Protection, protection_of
 from sealcast.model.schema import Schema
-from sealcast.trust.admin import overlays
+from sealcast.trust.admin import overlays, serving
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.admin.overlays import planted_shape
 from sealcast.trust.keys.issuing import has_center, rotation_due
@@ -132,9 +132,9 @@ def _access(given: Access | str) -> Access:
 
 
 def serve(realm: Handle, topic: str, broker: str) -> RealmState:
-    """Hands a broker the keys it needs to serve a topic."""
+    """Hands a broker the keys it needs to serve a topic, and to read its filters where brokers do."""
     issuer = realm.issuer()
-    return realm.registry.transact(lambda state: issuer.service(state, topic, broker, realm.clock()))
+    return realm.registry.transact(lambda state: serving.service(realm, issuer, state, topic, broker, realm.clock()))
 
 
 # --- epochs -------------------------------------------------------------------------------------

@@ -46,6 +46,10 @@ class BrokerSecrets(HolderSecrets):
             raise CannotOpen(f"the key of topic {topic.name!r} that was handed to {self.name!r} has the wrong size")
         return TopicKeys(topic.id, epoch, Secret(opened))
 
+    def tables_key(self, topic_id: bytes) -> Secret:
+        """Seals what this broker keeps of a topic's filters in the topic's directory."""
+        return kdf.derive(self._secret, b"tables", topic_id)
+
     def journal_key(self, topic_id: bytes) -> JournalKey:
         """Authenticates a topic's ledger and offset journal: who cannot forge it cannot rewrite what was delivered."""
         return JournalKey(kdf.derive(self._secret, b"journal", topic_id), self.identity.signer, topic_id)

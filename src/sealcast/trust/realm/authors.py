@@ -59,6 +59,7 @@ MAY_STATE: Final[Mapping[type[Change], tuple[Voice, ...]]] = {
     changes.Revoke: _RULES_THE_TOPIC,
     # Who takes in a token has verified it: not its holder.
     changes.AddSubscription: _TAKES_IT_IN,
+    changes.HandFilterKey: _TAKES_IT_IN,
     changes.RenewSubscription: (*_TAKES_IT_IN, Voice.CENTER),
     changes.RemoveSubscription: _WANTS_IT,
     changes.AttachSubscriber: _WANTS_IT,

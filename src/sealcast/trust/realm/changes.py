@@ -235,8 +235,22 @@ class AddSubscription:
     id: str
     topic: str
     subscriber: str
+    #: As brokers of the topic take filters. Where they read them, it is sealed to them (`keys.filter_texts`); releases
+    #: before that stored its text.
     filter: str
     credential: Credential | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HandFilterKey:
+    """A key that filters of a topic are sealed under, sealed (HPKE) to one broker that serves it."""
+
+    kind: ClassVar = "hand-filter-key"
+    topic: str
+    #: Names the key: every broker that serves the topic is handed the same.
+    id: bytes
+    broker: str
+    sealed: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +387,7 @@ Change = (
     | PublishPairKey
     | Grant
     | Revoke
+    | HandFilterKey
     | AddSubscription
     | RenewSubscription
     | RemoveSubscription

@@ -14,7 +14,7 @@ from typing import Any, Final
 from sealcast.model.names import NAME
 from sealcast.trust.realm import changes
 from sealcast.trust.realm.changes import Change
-from sealcast.trust.realm.rules import entities, homes, overlays, subscriptions, topics
+from sealcast.trust.realm.rules import entities, filter_keys, homes, overlays, subscriptions, topics
 from sealcast.trust.realm.rules.draft import Draft
 from sealcast.trust.realm.rules.entities import KEY_BYTES
 from sealcast.trust.realm.rules.topics import MAX_PARTITIONS, MAX_SEALED_KEY_BYTES, TOPIC_ID_BYTES
@@ -55,6 +55,7 @@ RULES: Final[Mapping[type[Change], Callable[[Draft, Any], None]]] = {
     changes.PublishPairKey: topics.publish_pair_key,
     changes.Grant: subscriptions.change_rights,
     changes.Revoke: subscriptions.change_rights,
+    changes.HandFilterKey: filter_keys.hand_filter_key,
     changes.AddSubscription: subscriptions.add_subscription,
     changes.RenewSubscription: subscriptions.renew_subscription,
     changes.RemoveSubscription: subscriptions.remove_subscription,

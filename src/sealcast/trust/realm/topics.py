@@ -144,6 +144,8 @@ class TopicState:
     topic_keys: Mapping[tuple[int, str], bytes] = field(default_factory=dict)
     #: Sealed pair keys by (epoch, entity).
     pair_keys: Mapping[tuple[int, str], bytes] = field(default_factory=dict)
+    #: Keys that filters are sealed under, by (id, broker), each sealed to that broker.
+    filter_keys: Mapping[tuple[bytes, str], bytes] = field(default_factory=dict)
     #: Where subscribers are and were, oldest first; those who are not named are at the realm's first broker.
     stays: Mapping[str, tuple[Stay, ...]] = field(default_factory=dict)
     #: What the keys of each broker's runs depend on, by broker and the version from which on they do, oldest first.

@@ -53,6 +53,7 @@ class TopicTables:
         self.credentials = DraftTable(base.credentials)
         self.topic_keys = DraftTable(base.topic_keys)
         self.pair_keys = DraftTable(base.pair_keys)
+        self.filter_keys = DraftTable(base.filter_keys)
         self.stays = DraftTable(base.stays)
         self.incarnations = DraftTable(base.incarnations)
         self.nodes = DraftTable(base.nodes)

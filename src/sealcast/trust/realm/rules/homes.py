@@ -13,6 +13,7 @@ from sealcast.trust.certificates.roles import Role
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import AttachSubscriber, SettleSubscriber
 from sealcast.trust.realm.rules.draft import Draft, TopicTables
+from sealcast.trust.realm.rules.filter_keys import check_handed
 from sealcast.trust.realm.topics import Stay
 
 
@@ -36,6 +37,10 @@ def attach_subscriber(draft: Draft, change: AttachSubscriber) -> None:
         )
     if before and before[-1].broker == broker.name:
         raise Misuse(f"{who.name!r} is at broker {broker.name!r} already")
+    if tables.topic.protection.brokers_read and who.name in tables.slots.read:
+        for each in tables.subscriptions.read.values():
+            if each.subscriber == who.name:
+                check_handed(tables, each, broker.name)
     tables.stays.write()[who.name] = (*before, Stay(broker.name, draft.version + 1, change.first))
 
 

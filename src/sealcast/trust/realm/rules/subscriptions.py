@@ -13,10 +13,12 @@ from sealcast.trust.realm.changes import (
     Revoke,
     Right,
 )
-from sealcast.trust.realm.rules import homes
+from sealcast.trust.realm.rules import filter_keys, homes
 from sealcast.trust.realm.rules.draft import Draft
 from sealcast.trust.realm.rules.names import check_name
 from sealcast.trust.realm.topics import Term
+from sealcast.wire.limits import MAX_SEALED_TEXT_CHARACTERS
+from sealcast.wire.sealed_texts import is_sealed_text
 
 
 def change_rights(draft: Draft, change: Grant | Revoke) -> None:
@@ -42,7 +44,8 @@ def add_subscription(draft: Draft, change: AddSubscription) -> None:
             f"subscription id {change.id!r} was given before", hint="ids are never given twice: choose another"
         )
     who, tables = draft.entity(change.subscriber), draft.tables(change.topic)
-    most = tables.topic.protection.max_filter_characters
+    sealed = tables.topic.protection.brokers_read and is_sealed_text(change.filter)
+    most = MAX_SEALED_TEXT_CHARACTERS if sealed else tables.topic.protection.max_filter_characters
     if not change.filter or len(change.filter) > most:
         raise Rejected(f"subscription {change.id!r}: a filter has 1 to {most} characters")
     if _not_unicode(change.filter):
@@ -55,10 +58,12 @@ def add_subscription(draft: Draft, change: AddSubscription) -> None:
             hint=f"subscribe as the entity itself: sealcast subscription add {change.topic} FILTER --as {who.name}",
         )
     credential = _check_credential(draft, change.id, change.credential)
+    subscription = Subscription(change.id, change.topic, change.subscriber, change.filter)
+    if sealed:
+        filter_keys.check_readable(draft, tables, subscription)
     homes.settle_in(draft, tables, who.name)
     if who.name not in tables.slots.read:
         tables.slots.write()[who.name] = len(tables.slots.read)
-    subscription = Subscription(change.id, change.topic, change.subscriber, change.filter)
     tables.subscriptions.write()[change.id] = subscription
     if credential is not None:
         tables.credentials.write()[change.id] = credential
