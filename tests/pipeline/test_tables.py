@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sealcast.broker import tables
+from sealcast.broker import snapshots, tables
+from sealcast.broker.filter_conditions import OpenedFilters
+from sealcast.broker.snapshots import SealedSnapshots
 from sealcast.broker.tables import AttributeIndex, FilterIndexes, SubscriptionTable, TableCache
 from sealcast.filters import bits
 from sealcast.filters.check import fit
@@ -17,6 +19,7 @@ from sealcast.filters.parse import parse
 from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.lab import market
 from sealcast.trust.deployment import Realm
+from sealcast.trust.keys.filter_texts import BrokerFilters
 
 EVENTS = market.ticks(300, seed=1, n_symbols=20).columns
 
@@ -33,7 +36,9 @@ def realm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Realm:
 
 
 def cache(realm: Realm) -> TableCache:
-    return TableCache(FilterIndexes(realm.paths.tables("ticks")))
+    broker = realm.broker()
+    kept = SealedSnapshots(realm.paths.tables("ticks"), broker.tables_key(realm.state().topic("ticks").id))
+    return TableCache(FilterIndexes(OpenedFilters(BrokerFilters(broker)), kept))
 
 
 def table(of: TableCache, realm: Realm) -> SubscriptionTable:
@@ -51,9 +56,11 @@ def assert_right(made: SubscriptionTable, realm: Realm) -> None:
     found = compiled(made).match(EVENTS)
     subscriptions = list(realm.state().subscriptions_of("ticks"))
     assert made.ids == tuple(s.id for s in subscriptions)
+    filters = BrokerFilters(realm.broker())
     for i, subscription in enumerate(subscriptions):
         said = (found[:, i // 64] >> np.uint64(i % 64) & np.uint64(1)).astype(bool)
-        assert np.array_equal(said, oracle.true(fit(parse(subscription.filter), market.SCHEMA))), subscription
+        text = filters.text(realm.state(), subscription)
+        assert np.array_equal(said, oracle.true(fit(parse(text), market.SCHEMA))), text
 
 
 def test_a_changed_table_is_the_last_one_with_a_little_on_top(realm: Realm) -> None:
@@ -80,7 +87,7 @@ def test_a_table_that_changed_much_is_compiled_anew(realm: Realm) -> None:
     assert not made.one_each
 
 
-def test_the_next_worker_maps_what_the_last_one_compiled(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_worker_reads_what_the_last_one_compiled(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
     table(cache(realm), realm)
     monkeypatch.setattr(Index, "build", None)  # nothing may be compiled from here on
     assert_right(table(cache(realm), realm), realm)
@@ -88,7 +95,7 @@ def test_the_next_worker_maps_what_the_last_one_compiled(realm: Realm, monkeypat
 
 def test_a_damaged_snapshot_is_compiled_again(realm: Realm) -> None:
     table(cache(realm), realm)
-    (file,) = realm.paths.tables("ticks").glob("*.index")
+    (file,) = realm.paths.tables("ticks").glob("*.table")
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
@@ -100,7 +107,7 @@ def test_old_snapshots_go(realm: Realm) -> None:
     for seed in range(8):
         realm.subscribe_many("ticks", [("s2", text, None) for text in market.filters(60, seed=seed, n_symbols=20)])
         table(cache(realm), realm)
-    assert len(list(realm.paths.tables("ticks").glob("*.index"))) == tables.MAX_SNAPSHOTS
+    assert len(list(realm.paths.tables("ticks").glob("*.table"))) == snapshots.MAX_SNAPSHOTS
 
 
 def test_who_lost_the_right_is_masked(realm: Realm) -> None:

@@ -22,6 +22,7 @@ from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.replays import READER_SLOT, Replays
 from sealcast.model.protection import PROTECTIONS, Searchable, protection_of
 from sealcast.model.stages import Admitted, Grouped, GroupSealed
+from sealcast.model.subscription import Subscription
 from sealcast.protections import recall as recalling
 from sealcast.protections.enveloped.hand_on import HandingOn
 from sealcast.protections.frame_steps import MatchingStep
@@ -31,6 +32,7 @@ from sealcast.protections.recall import Recalled, recall
 from sealcast.protections.searchable.past import may_match, published_tags
 from sealcast.protections.searchable.search import SearchIndex
 from sealcast.protections.steps import StepName
+from sealcast.trust.keys.filter_texts import ASKED_ONCE, BrokerFilters, OwnerFilters
 from sealcast.wire import sealed
 from sealcast.wire.searching import SealedFilter, SealedRejected, block_size
 from tests.cli.shell import sealcast
@@ -303,12 +305,14 @@ def test_a_replay_is_on_record_and_a_sealed_filter_stays_its_readers_own(tmp_pat
     rows = sealcast("audit", "--received", "--json", "--realm", realm.paths.root).document["received"]
     assert [(row["entity"], row["replayed"]) for row in rows if row["replayed"]] == [("nurse", 10)]
     (note,) = _notes(realm)
+    files = (path.read_bytes() for path in realm.paths.root.rglob("*") if path.is_file())
+    assert not any(b"Zanzibar" in data for data in files), "no file of the realm has it in clear"
     if PROTECTIONS[protection].filters_sealed:
-        assert note.filter.startswith(SEALED_NOTE)
-        files = (path.read_bytes() for path in realm.paths.root.rglob("*") if path.is_file())
-        assert not any(b"Zanzibar" in data for data in files), "it never left its reader"
+        assert note.filter.startswith(SEALED_NOTE), "it never left its reader"
     else:
-        assert note.filter == text
+        asked = Subscription(ASKED_ONCE, TOPIC, "nurse", note.filter)
+        for keys in (OwnerFilters(realm.identity("nurse")), BrokerFilters(realm.broker())):
+            assert keys.text(realm.state(), asked) == text
     assert sealcast("check", TOPIC, "--realm", realm.paths.root).code == 0
 
 

@@ -77,7 +77,8 @@ def readable(text: str, topic: Topic) -> Condition:
 
 
 def condition(text: str, template: str, topic: Topic) -> Condition:
-    """What a subscriber gets: what it asked for, within what its token is for. UNREADABLE for no filter of the topic."""
+    """What a subscriber gets: what it asked for, within what its token is for. UNREADABLE if that is no filter of the
+    topic."""
     if text == UNOPENED:
         return UNREADABLE
     try:

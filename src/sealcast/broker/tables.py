@@ -1,7 +1,8 @@
 """The subscription table of a topic at a version: who asked for what, compiled, and who may read.
 
 Compiling thousands of filters costs more than matching a batch, so tables are immutable and shared (decision 5): in
-memory while a worker lives, and on disk, sealed, for the next worker (snapshots.py). A table that differs from the last one by a few subscriptions is the last one with a small index on top.
+memory while a worker lives, and on disk, sealed, for the next worker (snapshots.py). A table that differs from the last
+one by a few subscriptions is the last one with a small index on top.
 
 What is compiled, and how a batch is matched by it, is for the topic's protection to say (`Indexing`): filters that
 brokers read become an index over attributes (`FilterIndexes`).

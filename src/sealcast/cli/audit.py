@@ -9,8 +9,10 @@ import typer
 from sealcast.cli import talk
 from sealcast.cli.times import microseconds, moment
 from sealcast.errors import Misuse
+from sealcast.model.subscription import Subscription
 
 if TYPE_CHECKING:
+    from sealcast.protections.filter_texts import FilterTextsAtHand
     from sealcast.protections.witness.mailboxes import ReceivedDelivery
     from sealcast.trust.deployment import Realm
     from sealcast.trust.realm.audit import ChangeSpan, KeyHeld, Moment, RealmHistory, RightHeld, Subscribed
@@ -52,7 +54,7 @@ def audit(
     _narrow(found, at, since)
     counts = _received(here, entity, topic) if received else None
     lies = _equivocations(here, entity, topic)
-    if talk.emitted(_document(found, counts) | {"equivocations": lies}):
+    if talk.emitted(_document(here, found, counts) | {"equivocations": lies}):
         return
     talk.table(
         ["entity", "topic", "right", "from", "until", "because of", "ended by"],
@@ -128,12 +130,15 @@ def _end(held: RightHeld) -> str:
 # --- as programs read it ------------------------------------------------------------------------------
 
 
-def _document(found: RealmHistory, counts: list[dict[str, Any]] | None) -> dict[str, object]:
+def _document(here: Realm, found: RealmHistory, counts: list[dict[str, Any]] | None) -> dict[str, object]:
+    from sealcast.protections.filter_texts import FilterTextsAtHand
+
+    texts = FilterTextsAtHand(here)
     document: dict[str, object] = {
         "version": len(found.times),
         "rights": [_right(held) for held in found.rights],
         "keys": [_key(key) for key in found.keys],
-        "subscriptions": [_subscription(made) for made in found.subscriptions],
+        "subscriptions": [_subscription(made, texts) for made in found.subscriptions],
         "revoked": [{"entity": gone.entity, "at": _moment(gone.at)} for gone in found.revoked],
     }
     return document if counts is None else document | {"received": counts}
@@ -163,12 +168,14 @@ def _key(key: KeyHeld) -> dict[str, object]:
     return about | {"issued": _moment(key.issued), "epoch_ended": _moment(key.ended)}
 
 
-def _subscription(made: Subscribed) -> dict[str, object]:
+def _subscription(made: Subscribed, texts: FilterTextsAtHand) -> dict[str, object]:
+    stored = Subscription(made.id, made.topic, made.entity, made.filter)
     return {
         "subscription": made.id,
         "entity": made.entity,
         "topic": made.topic,
-        "filter": made.filter,
+        # None where no key that is here opens it.
+        "filter": texts.text(stored),
         "began": _moment(made.span.since),
         "ended": _moment(made.span.until),
         "tokens": [

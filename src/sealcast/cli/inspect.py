@@ -9,12 +9,15 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from sealcast.cli import talk
 from sealcast.errors import FrameRejected, NotFound, Rejected
+
+if TYPE_CHECKING:
+    from sealcast.trust.realm.topics import TopicState
 
 app = talk.Commands(shared=talk.JSON_ONLY)
 
@@ -155,8 +158,9 @@ def _registry(path: Path) -> Found:
         entities=len(state.entities),
         revoked=sum(e.revoked for e in state.entities.values()),
         subscriptions=sum(len(t.subscriptions) for t in state.topics.values()),
-        reveals="names, public keys, rights, schemas, and every subscriber's filters",
-        hides="private keys; pair keys are in it, each sealed to its owner",
+        filters_in_clear=sum(map(_in_clear, state.topics.values())),
+        reveals="names, public keys, rights, schemas, who subscribes to what topic, and the filters counted above",
+        hides="private keys and filters; keys are in it, each sealed to its owner",
     )
 
 
@@ -197,6 +201,14 @@ def _plain_json(path: Path) -> Found:
     if isinstance(body, dict) and {"format", "name", "id", "root"} == set(body) - {"registry", "discovery", "at_hand"}:
         return _result("a realm's mark", **body, reveals="the realm's name and id", hides="nothing")
     raise Rejected(f"{path} is JSON, but not a file that Sealcast writes")
+
+
+def _in_clear(topic: TopicState) -> int:
+    """Filters that an earlier release stored as they are, where brokers read them."""
+    from sealcast.wire.sealed_texts import is_sealed_text
+
+    read = topic.topic.protection.brokers_read
+    return sum(not is_sealed_text(each.filter) for each in topic.subscriptions.values()) if read else 0
 
 
 def _segment(path: Path) -> Found:
@@ -350,6 +362,15 @@ def _kept(path: Path) -> Found:
     )
 
 
+def _table(path: Path) -> Found:
+    return _result(
+        "a topic's compiled filters, for the next worker of its broker",
+        bytes=path.stat().st_size,
+        reveals="how large the table is",
+        hides="the filters: it is sealed under its broker's key",
+    )
+
+
 def _sealed_filter(path: Path) -> Found:
     from sealcast.wire.limits import MAX_SEALED_FILTER_CHARACTERS
     from sealcast.wire.searching import TAG_BYTES, SealedFilter
@@ -393,6 +414,7 @@ _FILES: Final[tuple[tuple[Callable[[bytes], bool], Callable[[Path], Found]], ...
     (_holds(b"sealcast-hop"), _hop_piece),
     (_holds(b"sealcast-peer-piece"), _peer_piece),
     (_starts(b"SCR1"), _credentials),
+    (_starts(b"sealcast table 1"), _table),
     (_starts(b"sealed:"), _sealed_filter),
     (_starts(b"{"), _key_file),
 )

@@ -135,7 +135,7 @@ def warn_of_suspensions(here: Realm, topic: str, subscriber: str | None = None) 
             talk.warn(
                 f"subscription {id!r} was suspended for {told.pieces:,} pieces, the last at {moment(told.last_us)}: "
                 f"the filters of {living[id].subscriber!r} ask for more work than they may, or the broker cannot read "
-                "this one (`sealcast why` says which). Remove it, or narrow it with bounds, such as symbol = 'IBM' AND ..."
+                "it (`sealcast why` says which). Remove it, or narrow it with bounds, such as symbol = 'IBM' AND ..."
             )
 
 

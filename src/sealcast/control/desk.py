@@ -8,8 +8,9 @@
 
 Who asks was proven by the envelope; whether it may is proven by its token, at the same gate that frames pass. A request
 with a bad token, or with none, gets an error back with the reason, and nothing has changed. A filter is parsed, typed
-and priced before it is stored; where brokers read filters, the desk seals it to those that serve the topic. The subscription is the subscriber's: nobody else renews or ends it. All of it can be
-asked twice and is done once. What else a broker is asked (keys, say) is added by who knows of it: `more`.
+and priced before it is stored. Where brokers read filters, the desk seals it to those that serve the topic, and to its
+owner. The subscription is the subscriber's: nobody else renews or ends it. All of it can be asked twice and is done
+once. What else a broker is asked (keys, say) is added by who knows of it: `more`.
 """
 
 from __future__ import annotations

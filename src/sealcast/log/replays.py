@@ -31,7 +31,8 @@ class Replayed:
     """One replay."""
 
     reader: str
-    #: As its reader stated it. Where brokers do not read filters: a digest of what it sealed.
+    #: Sealed, for the broker and the reader; notes of earlier releases have its text. Where brokers do not read
+    #: filters: a digest of what the reader sealed.
     filter: str
     #: Of the reader's right, when it asked: nothing else was given to it.
     template: str

@@ -10,7 +10,7 @@ for those epochs only, and its text stays with its reader.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Final, NamedTuple, Protocol
@@ -71,11 +71,12 @@ class AskedPast:
         """The epochs met so far whose events the reader could not open."""
         return sorted(epoch for epoch, text in self._filters.items() if text is None)
 
-    def noted(self) -> str:
-        """What is kept of the filter: its text where brokers read filters, otherwise a digest of what was sealed."""
+    def noted(self, seal: Callable[[str], str]) -> str:
+        """What is kept of the filter: its text where brokers read filters, sealed; otherwise a digest of what its
+        reader sealed."""
         texts = {epoch: text for epoch, text in self._filters.items() if text is not None}
         if not self.topic.protection.filters_sealed:
-            return texts[self.topic.epoch]
+            return seal(texts[self.topic.epoch])
         hasher = hashlib.sha256()
         for epoch, text in sorted(texts.items()):
             hasher.update(epoch.to_bytes(8, "big") + hashlib.sha256(text.encode()).digest())

@@ -41,6 +41,7 @@ from sealcast.protections.endpoint.sealer import EndpointSealer, sealer_of
 from sealcast.protections.frame_steps import MatchingStep
 from sealcast.protections.past import AskedPast, Bools
 from sealcast.protections.port import AsksOf
+from sealcast.trust.keys.filter_texts import noted
 from sealcast.trust.realm.changes import Right
 from sealcast.wire import sealed as wire
 
@@ -89,7 +90,8 @@ def recall(
                 staged = replays.pieces.stage(piece.partition, piece.first_offset, piece.end_offset, wire.encode(piece))
                 refs.append(PieceRef.of(staged, piece))
                 given += events.size
-    end_us, filter = to_us if next_us is None else next_us, asked.noted()
+    end_us = to_us if next_us is None else next_us
+    filter = asked.noted(lambda text: noted(state, about.name, broker, reader, text))
     done = Replayed(reader, filter, template, from_us, end_us, state.version, about.epoch, now, given, tuple(refs))
     replays.add(done)
     replays.close()

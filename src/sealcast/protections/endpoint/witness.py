@@ -6,6 +6,7 @@ from typing import Final
 
 from sealcast.protections.endpoint.audit import EndpointAudit
 from sealcast.protections.port import Explanation, Party, WitnessSide
+from sealcast.protections.witness import filters_seen
 from sealcast.protections.witness.sides import ReadingWitness
 from sealcast.trust.realm.state import RealmState
 
@@ -26,7 +27,7 @@ class EndpointWitness(ReadingWitness):
             ),
             Party(
                 "the broker",
-                ["every event: attributes and payload", "every filter, and which events it matches"],
+                ["every event: attributes and payload", filters_seen.BY_BROKERS],
                 ["forge or alter an event: subscribers verify the publisher's signature themselves"],
             ),
             Party(
@@ -35,7 +36,7 @@ class EndpointWitness(ReadingWitness):
                     "the events that match one of its own filters, while it may read",
                     "how many events shared a frame with one of its own, and salted hashes of them",
                 ],
-                ["open any other event, even together with other subscribers' keys"],
+                ["open any other event, even together with other subscribers' keys", filters_seen.SEALED],
             ),
             Party(
                 f"a member without a subscription ({max(0, readers - authorised)} could subscribe)",
@@ -46,13 +47,18 @@ class EndpointWitness(ReadingWitness):
                 "whoever reads the disk, backups or the network, without secrets/ and entities/",
                 [
                     "publishers' names, times, sizes, counts, and which subscriber gets which event (by number)",
-                    "the registry: names, public keys, rights, and filters",
+                    *filters_seen.in_registry(state, topic),
                 ],
-                ["read attributes or payloads", "alter anything unnoticed: frames are signed, the ledger is chained"],
+                [
+                    "read attributes or payloads",
+                    filters_seen.SEALED,
+                    "alter anything unnoticed: frames are signed, the ledger is chained",
+                ],
             ),
         ]
         left = [
             "The disk allows traffic analysis: it shows sizes, times and who gets what.",
+            filters_seen.LEFT,
             "A subscriber keeps what it was sent before a revocation. A revocation counts from the next batch on.",
             "For the system, whoever has secrets/broker.key and what unlocks it is the broker. "
             "Likewise, whoever has entities/NAME.key is NAME.",

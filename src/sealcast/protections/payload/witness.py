@@ -8,6 +8,7 @@ from typing import Final
 from sealcast.protections.enveloped.audit import EnvelopedAudit
 from sealcast.protections.enveloped.envelope import lengths
 from sealcast.protections.port import Explanation, Party, WitnessSide
+from sealcast.protections.witness import filters_seen
 from sealcast.protections.witness.sides import ReadingWitness
 from sealcast.trust.realm.state import RealmState
 
@@ -21,7 +22,7 @@ class PayloadWitness(ReadingWitness):
         readers = sum(state.may_subscribe(topic, name) for name in live)
         return Explanation(
             "brokers with attributes and filters, and nobody but the key center and readers with payloads",
-            _parties(sorted(about.protection.hidden), publishers, readers),
+            _parties(sorted(about.protection.hidden), publishers, readers, filters_seen.in_registry(state, topic)),
             _left(about.protection.step),
         )
 
@@ -29,7 +30,7 @@ class PayloadWitness(ReadingWitness):
 WITNESS: Final[WitnessSide] = PayloadWitness()
 
 
-def _parties(hidden: list[str], publishers: int, readers: int) -> list[Party]:
+def _parties(hidden: list[str], publishers: int, readers: int, registry: list[str]) -> list[Party]:
     """Everybody who takes part, or might look, and what each learns."""
     sealed = f"the payload and the attributes {', '.join(hidden)}" if hidden else "the payload"
     return [
@@ -45,7 +46,7 @@ def _parties(hidden: list[str], publishers: int, readers: int) -> list[Party]:
             "the broker",
             [
                 f"every attribute of every event{', but for ' + ', '.join(hidden) if hidden else ''}",
-                "every filter, and which events it matches",
+                filters_seen.BY_BROKERS,
                 "publishers' names, times, and the lengths of what they sealed",
             ],
             [
@@ -60,15 +61,19 @@ def _parties(hidden: list[str], publishers: int, readers: int) -> list[Party]:
                 "the events that match one of its own filters, as the broker delivers them",
                 "every event of the epoch that it gets hold of otherwise: from a disk, a backup or a broker",
             ],
-            ["open events of an epoch in which it had no right to read"],
+            ["open events of an epoch in which it had no right to read", filters_seen.SEALED],
         ),
         Party(
             "whoever reads the disk, backups or the network, without secrets/ and entities/",
             [
                 "publishers' names, times, lengths, counts, and which subscriber gets which event (by number)",
-                "the registry: names, public keys, rights, and filters",
+                *registry,
             ],
-            ["read attributes or payloads", "alter anything unnoticed: frames are signed, the ledger is chained"],
+            [
+                "read attributes or payloads",
+                filters_seen.SEALED,
+                "alter anything unnoticed: frames are signed, the ledger is chained",
+            ],
         ),
         Party(
             "the key center",
@@ -87,6 +92,7 @@ def _left(pad: int) -> list[str]:
         "right ends by its term, that epoch begins at the next upkeep.",
         "A broker together with any one reader opens everything that the broker has of that reader's epochs.",
         lengths(pad),
+        filters_seen.LEFT,
         "The disk allows traffic analysis: it shows times and who gets what.",
         "A publisher can show brokers only what is inside: a reader refuses an event whose attributes differ.",
     ]

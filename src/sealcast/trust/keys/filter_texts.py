@@ -43,6 +43,10 @@ from sealcast.wire.sealed_texts import (
 #: What a sealed key is for: part of what HPKE binds, so that it opens as nothing else.
 BROKER_INFO: Final = b"sealcast filter key"
 OWNER_INFO: Final = b"sealcast filter owner key"
+#: Names the key that a broker seals under what it notes of filters for itself: it is handed to nobody.
+OWN_KEY_ID: Final = bytes(KEY_ID_BYTES)
+#: In place of a subscription, where somebody asked once: of the past.
+ASKED_ONCE: Final = "asked-once"
 _PURPOSE: Final = b"sealcast filter text"
 #: The only nonce of a row key.
 _NONCE: Final = bytes(NONCE_BYTES)
@@ -122,6 +126,16 @@ class FilterSealer(Unpicklable):
         return found
 
 
+def noted(state: RealmState, topic: str, broker: BrokerSecrets, reader: str, text: str) -> str:
+    """A filter that a reader asked with once, for a broker's notes: the broker opens it, and so does the reader."""
+    sealer = FilterSealer(state, topic, OWN_KEY_ID, _own_key(broker, state.topic(topic)))
+    return sealer.seal(Subscription(ASKED_ONCE, topic, reader, text))
+
+
+def _own_key(broker: BrokerSecrets, topic: Topic) -> Secret:
+    return kdf.derive(broker.tables_key(topic.id), b"notes")
+
+
 def handed_on(state: RealmState, topic: str, giver: BrokerSecrets, taker: str) -> Iterator[HandFilterKey]:
     """The filter keys of live subscriptions that one broker has and the other lacks, handed to it."""
     found, filters, receiver = state.topic_state(topic), BrokerFilters(giver), state.entity(taker)
@@ -178,11 +192,13 @@ class BrokerFilters(_Opening):
 
     def __init__(self, broker: BrokerSecrets) -> None:
         super().__init__()
-        self._name, self._kem = broker.name, broker.identity.kem
+        self._name, self._kem, self._broker = broker.name, broker.identity.kem, broker
         self._filter_keys: dict[bytes, Secret] = {}
 
     def filter_key(self, state: RealmState, topic: str, key_id: bytes) -> Secret:
         """One that was handed to this broker. A key is handed to it once: what opened stays so."""
+        if key_id == OWN_KEY_ID:
+            return _own_key(self._broker, state.topic(topic))
         if key_id not in self._filter_keys:
             sealed = state.topic_state(topic).filter_keys.get((key_id, self._name))
             if sealed is None:

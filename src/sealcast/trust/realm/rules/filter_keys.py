@@ -20,8 +20,10 @@ def hand_filter_key(draft: Draft, change: HandFilterKey) -> None:
             f"broker {broker.name!r} does not serve topic {change.topic!r}",
             hint=f"let it: sealcast topic serve {change.topic} {broker.name}",
         )
-    if len(change.id) != KEY_ID_BYTES or len(change.sealed) != WRAPPED_KEY_BYTES:
-        raise Misuse(f"a filter key has an id of {KEY_ID_BYTES} bytes, and {WRAPPED_KEY_BYTES} when it is sealed")
+    if len(change.id) != KEY_ID_BYTES or not any(change.id) or len(change.sealed) != WRAPPED_KEY_BYTES:
+        raise Misuse(
+            f"a filter key has an id of {KEY_ID_BYTES} bytes, not all zero, and is sealed in {WRAPPED_KEY_BYTES} bytes"
+        )
     if (change.id, broker.name) in tables.filter_keys.read:
         raise Misuse(f"broker {broker.name!r} was handed this filter key before")
     tables.filter_keys.write()[change.id, broker.name] = change.sealed
