@@ -11,6 +11,7 @@ from sealcast.control.center.proofs import MAX_MISSED
 from sealcast.control.center.rules import MAX_TOPICS_EACH
 from sealcast.control.desk import MAX_SUBSCRIPTIONS_EACH
 from sealcast.trust.deployment import Realm
+from sealcast.trust.keys.filter_texts import OwnerFilters
 from sealcast.trust.tokens.token import TokenReason
 from tests.cli.shell import sealcast, spawn
 
@@ -94,4 +95,6 @@ def test_a_server_answers_from_its_own_process(home: Path) -> None:
         out, err = server.communicate()
     assert server.returncode == 0, err
     assert '"answered": 1' in out
-    assert Realm(home).state().subscription("alice-1").filter == "price > 3"
+    realm = Realm(home)
+    stored = realm.state().subscription("alice-1")
+    assert OwnerFilters(realm.identity("alice")).text(realm.state(), stored) == "price > 3"

@@ -12,6 +12,7 @@ import pytest
 
 from sealcast.errors import CertificateRejected, Corrupt, Misuse, NotFound, Rejected, RevocationRejected, TokenRejected
 from sealcast.model import Schema
+from sealcast.model.subscription import Subscription
 from sealcast.trust import layout
 from sealcast.trust.admin.compromise import respond
 from sealcast.trust.certificates import certificate as certificates
@@ -20,6 +21,7 @@ from sealcast.trust.certificates.lists import Cause
 from sealcast.trust.certificates.revocation import RevocationStore
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm
+from sealcast.trust.keys.filter_texts import FilterSealer
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.realm.changes import (
     AddSubscription,
@@ -448,14 +450,17 @@ def test_a_subscription_says_what_its_token_says_and_the_token_is_the_subscriber
         (elsewhere, TokenRejected, "for another topic"),
         (replace(good, token=b"x"), TokenRejected, "refused"),
     ]
+    sealer, keys = FilterSealer.fresh(realm.state(), "quotes")
+    realm.registry.apply_many(keys)
+    sealed = sealer.seal(Subscription("s", "quotes", "alice", "price > 1"))
     before = realm.registry.version()
     for bad, error, words in cases:
         with pytest.raises(error, match=words):
-            realm.registry.apply(AddSubscription("s", "quotes", "alice", "price > 1", bad))
+            realm.registry.apply(AddSubscription("s", "quotes", "alice", sealed, bad))
     with pytest.raises(Rejected, match="came without a token"):
-        realm.registry.apply(AddSubscription("s", "quotes", "alice", "price > 1"))
+        realm.registry.apply(AddSubscription("s", "quotes", "alice", sealed))
     assert realm.registry.version() == before
-    realm.registry.apply(AddSubscription("s", "quotes", "alice", "price > 1", good))
+    realm.registry.apply(AddSubscription("s", "quotes", "alice", sealed, good))
     with pytest.raises(TokenRejected, match="belongs to another key"):
         realm.registry.apply(RenewSubscription(("s",), issuer.credential(state, "quotes", "bob", now)))
     clock.wait(86_400 + 301)

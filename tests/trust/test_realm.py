@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from sealcast.errors import Misuse, NotFound, Rejected, RevocationRejected, SealcastError
+from sealcast.errors import FilterRejected, Misuse, NotFound, Rejected, RevocationRejected, SealcastError
 from sealcast.model import Schema
 from sealcast.model.protection import Endpoint
 from sealcast.trust.certificates.roles import Role
@@ -15,12 +16,14 @@ from sealcast.trust.realm.changes import (
     Access,
     AddAuthority,
     AddSubscription,
+    AttachSubscriber,
     Change,
     CreateTopic,
     Credential,
     EnrolEntity,
     FoundRealm,
     Grant,
+    HandFilterKey,
     PublishPairKey,
     PublishTopicKey,
     RemoveSubscription,
@@ -35,6 +38,7 @@ from sealcast.trust.realm.changes import (
 from sealcast.trust.realm.machine import EMPTY, Fold, RealmState, apply, apply_all
 from sealcast.trust.realm.parameters import KeyParameters
 from sealcast.trust.realm.topics import Topic
+from sealcast.wire.sealed_texts import SealedText
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "decimal", "step": "0.01", "min": "0.00"}]})
 BOTH = (Right.PUBLISH, Right.SUBSCRIBE)
@@ -75,6 +79,10 @@ BASE = apply_all(
         PublishTopicKey("quotes", 1, "broker", b"sealed"),
     ],
 )
+
+#: The name of a filter key, and a sealed text that names it.
+FILTER_KEY = b"k" * 16
+SEALED_TEXT = SealedText(FILTER_KEY, bytes(16), bytes(80), bytes(32), bytes(128 + 16)).to_text()
 
 REFUSED: list[tuple[Change, type[SealcastError], str]] = [
     (enrol("alice"), Misuse, "entity 'alice' is enrolled already"),
@@ -129,6 +137,15 @@ REFUSED: list[tuple[Change, type[SealcastError], str]] = [
     (PublishTopicKey("orders", 1, "alice", b"x"), Misuse, "'alice' is no broker"),
     (PublishTopicKey("orders", 1, "old-broker", b"x"), Rejected, "broker 'old-broker' was revoked"),
     (PublishTopicKey("orders", 1, "broker", b""), Misuse, "a sealed topic key has 1 to"),
+    (HandFilterKey("quotes", FILTER_KEY, "alice", bytes(80)), Misuse, "'alice' is no broker"),
+    (HandFilterKey("quotes", FILTER_KEY, "old-broker", bytes(80)), Rejected, "broker 'old-broker' was revoked"),
+    (HandFilterKey("orders", FILTER_KEY, "broker", bytes(80)), Rejected, "does not serve topic 'orders'"),
+    (HandFilterKey("quotes", bytes(16), "broker", bytes(80)), Misuse, "not all zero"),
+    (HandFilterKey("quotes", FILTER_KEY[1:], "broker", bytes(80)), Misuse, "an id of 16 bytes"),
+    (HandFilterKey("quotes", FILTER_KEY, "broker", bytes(79)), Misuse, "is sealed in 80 bytes"),
+    (AddSubscription("a3", "quotes", "bob", SEALED_TEXT), Rejected, "'broker' was not handed the key of"),
+    (AddSubscription("a3", "quotes", "bob", "sealed-text:QUJD"), FilterRejected, "does not begin as one"),
+    (AddSubscription("a3", "quotes", "bob", SEALED_TEXT + "A" * 87_782), Rejected, "1 to 87782 characters"),
     (Grant("orders", "bob", BOTH, 5, 5), Misuse, "ends before it begins"),
     (Grant("orders", "bob", BOTH, template=""), Misuse, "a template that is empty"),
     (RenewSubscription((), credential()), Misuse, "of one subscriber on one topic"),
@@ -232,6 +249,26 @@ def test_no_pair_key_is_replaced() -> None:
         apply(once, PublishPairKey("quotes", 1, "alice", b"other"))
 
 
+def test_a_filter_key_is_handed_once_and_then_its_filters_are_taken() -> None:
+    hand = HandFilterKey("quotes", FILTER_KEY, "broker", bytes(80))
+    handed = apply(BASE, hand)
+    with pytest.raises(Misuse, match="was handed this filter key before"):
+        apply(handed, hand)
+    taken = apply(handed, AddSubscription("b1", "quotes", "bob", SEALED_TEXT))
+    # A broker that comes later: nobody moves there before it can read what the subscriber asks for.
+    later = apply_all(taken, [holder("late", Role.BROKER), PublishTopicKey("quotes", 1, "late", b"sealed")])
+    with pytest.raises(Rejected, match="'late' was not handed the key of subscription 'b1'"):
+        apply(later, AttachSubscriber("quotes", "bob", "late"))
+    moved = apply_all(later, [replace(hand, broker="late"), AttachSubscriber("quotes", "bob", "late")])
+    assert moved.home_of("quotes", "bob") == "late"
+    # While it moves both serve it: a new filter has to be for both.
+    other = b"o" * 16
+    only = apply(moved, replace(hand, id=other, broker="late"))
+    sealed = SealedText(other, bytes(16), bytes(80), bytes(32), bytes(128 + 16)).to_text()
+    with pytest.raises(Rejected, match="'broker' was not handed the key of subscription 'b2'"):
+        apply(only, AddSubscription("b2", "quotes", "bob", sealed))
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -253,6 +290,7 @@ def test_no_pair_key_is_replaced() -> None:
         PublishTopicKey("t", 2, "b", b"\x00"),
         Grant("t", "alice", BOTH, 5, 10, "symbol=IBM"),
         AddSubscription("s", "t", "alice", "x", credential()),
+        HandFilterKey("t", bytes(16), "b", b"\x00\xff"),
         RenewSubscription(("s", "t"), credential()),
     ],
     ids=lambda c: c.kind,

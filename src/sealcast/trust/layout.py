@@ -12,7 +12,7 @@ REALM/
   entities/NAME.key      an entity's private keys                                     that entity alone
   NAME.head              beside a key file: the newest version of the registry seen   its owner alone
   NAME.layers/           beside a key file: its agreement keys for layered topics     its owner alone
-  topics/TOPIC/          frames/P, pieces, ledger, cursors, tables, checkpoint        sealed bytes, filters
+  topics/TOPIC/          frames/P, pieces, ledger, cursors, tables, checkpoint        sealed bytes
                          equivocations/, failing-STEP.json                            signed headers; why a step fails
                          of a layered one also hops/, filters/                        bytes that its broker cannot read
   brokers/NAME/          another broker's topics/TOPIC/; every broker's revocations/, knowledge
