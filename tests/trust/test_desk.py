@@ -19,6 +19,7 @@ from sealcast.control.wallet import Wallet
 from sealcast.errors import Rejected, TokenRejected, Unavailable
 from sealcast.primitives.p256 import P256SigningKey
 from sealcast.trust.keys.broker import BrokerSecrets
+from sealcast.trust.keys.filter_texts import OwnerFilters
 from sealcast.trust.realm.changes import Access, Right
 from sealcast.trust.tokens import gates
 from sealcast.trust.tokens import token as tokens
@@ -51,7 +52,9 @@ def test_a_subscription_by_its_token(world: World) -> None:
     alice = world.wallet("alice")
     made = ask.subscribe(alice, "quotes", "price > 7")
     state = world.realm.state()
-    assert made == state.subscription("alice-1")
+    stored = state.subscription("alice-1")
+    text = OwnerFilters(world.realm.identity("alice")).text(state, stored)
+    assert made == replace(stored, filter=text), "sealed by the desk, and to its owner, too"
     credential = state.credentials_of("quotes")["alice-1"]
     assert credential.token == alice.get("quotes", Right.SUBSCRIBE).token
     assert ask.subscribe(alice, "quotes", "price < 3").id == "alice-2", "the next number that was never given"
@@ -231,9 +234,11 @@ def test_how_many_subscriptions_one_may_have(world: World, monkeypatch: pytest.M
 
 def test_how_long_the_filters_of_one_may_be(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them together: a few thousand of the longest would keep a broker busy for hours."""
-    monkeypatch.setattr(desks, "MAX_CHARACTERS_EACH", 3 * len("price > 1"))
     alice, bob = world.wallet("alice"), world.wallet("bob")
-    for _ in range(3):
+    first = ask.subscribe(alice, "quotes", "price > 1")
+    stored = len(world.realm.state().subscription(first.id).filter)
+    monkeypatch.setattr(desks, "MAX_CHARACTERS_EACH", 3 * stored)
+    for _ in range(2):
         ask.subscribe(alice, "quotes", "price > 1")
     assert refusal(lambda: ask.subscribe(alice, "quotes", "price > 1")) == ("desk", str(DeskReason.QUOTA))
     ask.subscribe(bob, "quotes", "price > 1")

@@ -59,8 +59,9 @@ DONE: Final = "desk/done"
 MAX_SUBSCRIPTIONS_EACH: Final = 4_096
 #: Epochs of a topic whose filters are sealed in which one entity can have as many: what is over is ended by its owner.
 MAX_EPOCHS_EACH: Final = MAX_FILTER_EPOCHS
-#: The characters of all their filters. A sealed label has 115, and costs a broker a multiplication in every new table:
-#: so these are 290,000 labels, or a quarter of a minute. Without it, one entity could ask for an hour.
+#: The characters of all their filters, as the registry has them. A sealed label has 115, and costs a broker a
+#: multiplication in every new table: so these are 290,000 labels, or a quarter of a minute. Without it, one entity
+#: could ask for an hour.
 MAX_CHARACTERS_EACH: Final = 32 << 20
 #: Subscriptions named in one request, and topics in one answer.
 MAX_IDS: Final = MAX_NAMES
@@ -219,18 +220,18 @@ def _subscribe(
             f"{sender.name!r} has {MAX_SUBSCRIPTIONS_EACH} subscriptions on topic {about.name!r}, which is all it may",
             "join some of them by OR, or end some",
         )
-    if sum(map(len, counted)) + len(wanted.filter) > MAX_CHARACTERS_EACH:
+    made = Subscription(wanted.id, about.name, sender.name, wanted.filter)
+    keys: Sequence[Change] = ()
+    if about.protection.brokers_read:
+        sealer, keys = FilterSealer.at_desk(state, about.name, broker)
+        made = replace(made, filter=sealer.seal(made))
+    if sum(map(len, counted)) + len(made.filter) > MAX_CHARACTERS_EACH:
         raise _no(
             DeskReason.QUOTA,
             f"the filters of {sender.name!r} on topic {about.name!r} would have more than {MAX_CHARACTERS_EACH} "
             "characters, which is all they may",
             "end some, or ask for less: wider ranges and fewer alternatives have fewer labels",
         )
-    made = Subscription(wanted.id, about.name, sender.name, wanted.filter)
-    keys: Sequence[Change] = ()
-    if about.protection.brokers_read:
-        sealer, keys = FilterSealer.at_desk(state, about.name, broker)
-        made = replace(made, filter=sealer.seal(made))
     add = AddSubscription(made.id, made.topic, made.subscriber, made.filter, credential)
     return DeskDecision(_done(state.version + len(keys) + 1), (*keys, add))
 
