@@ -6,6 +6,7 @@ disagreement. `python -m tests.fuzz.run TARGET` runs one under coverage guidance
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,7 +22,7 @@ from sealcast.control.center import requests as center_requests
 from sealcast.control.discovery import advertisements
 from sealcast.control.discovery.queries import DiscoveryQuery, Matcher
 from sealcast.control.envelopes import Direction, _outside, _payload
-from sealcast.errors import SealcastError
+from sealcast.errors import CannotOpen, FilterRejected, SealcastError
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.index import Index
@@ -38,7 +39,7 @@ from sealcast.trust.certificates import certificate, lists
 from sealcast.trust.realm import changes
 from sealcast.trust.realm.templates import Template
 from sealcast.trust.tokens import claims
-from sealcast.wire import cbor, cose, frame, frames, hops, notifications, peers, posts, sealed
+from sealcast.wire import cbor, cose, frame, frames, hops, notifications, peers, posts, sealed, sealed_texts
 from sealcast.wire.records import RecordCodec
 from sealcast.wire.searching import SealedFilter, parse_block
 from tests.filters.worlds import columns_of, unpacked
@@ -189,6 +190,21 @@ def _searching(data: bytes) -> None:
             read(data)
 
 
+def _sealed_text(data: bytes) -> None:
+    """What the registry would have of a filter, and what a broker would open."""
+    for text in (sealed_texts.PREFIX + data.decode("latin-1"), _as_sealed_text(data)):
+        with suppress(FilterRejected):
+            found = sealed_texts.SealedText.from_text(text)
+            assert found.to_text() == text and found.key_id == sealed_texts.key_id_of(text)
+    with suppress(CannotOpen):
+        assert sealed_texts.padded(sealed_texts.unpadded(data)) == data
+
+
+def _as_sealed_text(data: bytes) -> str:
+    body = base64.urlsafe_b64encode(sealed_texts.MAGIC + data).rstrip(b"=").decode()
+    return sealed_texts.PREFIX + body
+
+
 #: Each target, and the files of vectors whose byte strings are good beginnings for it.
 TARGETS: Final[dict[str, tuple[Target, tuple[str, ...]]]] = {
     "cbor": (cbor_pair, ("frames", "tokens", "envelopes")),
@@ -201,6 +217,7 @@ TARGETS: Final[dict[str, tuple[Target, tuple[str, ...]]]] = {
     "post": (_post, ("posts",)),
     "peer": (_peer, ("peers",)),
     "notification": (_entries, ("posts",)),
+    "sealed-text": (_sealed_text, ("searchable",)),
     "searching": (_searching, ("searchable",)),
     "record": (_record, ("records",)),
     "token": (claims.parse, ("tokens",)),

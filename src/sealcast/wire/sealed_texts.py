@@ -103,13 +103,12 @@ def padded(text: str) -> bytes:
 def unpadded(opened: bytes) -> str:
     """The text again; CannotOpen for what `padded` never made."""
     end = _LENGTH + int.from_bytes(opened[:_LENGTH], "big")
+    if not _LENGTH <= end <= len(opened) or len(opened) != _bucket(end) or any(opened[end:]):
+        raise CannotOpen("what was sealed as a filter is not as long as it says")
     try:
-        text = opened[_LENGTH:end].decode()
+        return opened[_LENGTH:end].decode()
     except UnicodeDecodeError:
         raise CannotOpen("what was sealed as a filter is not UTF-8") from None
-    if end > len(opened) or padded(text) != opened:
-        raise CannotOpen("what was sealed as a filter is not as long as it says")
-    return text
 
 
 def _bucket(size: int) -> int:
