@@ -11,13 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sealcast.clients import subscriber as reading
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
-from sealcast.errors import CannotOpen, Corrupt
+from sealcast.errors import CannotOpen, Corrupt, Rejected
+from sealcast.log import misrouted
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.had import Had, HadVerdict
@@ -33,6 +36,7 @@ from sealcast.protections.enveloped.client import EnvelopedWay
 from sealcast.protections.journals import journal_signer
 from sealcast.protections.layered import keys as layered_keys
 from sealcast.protections.layered import open as layered_open
+from sealcast.protections.layered import reports
 from sealcast.protections.layered.client import LayeredInbox
 from sealcast.protections.layered.interests import LayeredInterests
 from sealcast.protections.layered.node import HOPS, HopStep
@@ -42,6 +46,7 @@ from sealcast.protections.port import Messages
 from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
 from sealcast.wire import cbor, hops
+from tests.cli.shell import sealcast
 from tests.clients import layered_pump
 from tests.clients.pump import pump
 
@@ -323,6 +328,48 @@ def test_what_an_active_root_reroutes_is_dropped_and_counted(
         assert read(realm, ack=False)[0] == [*range(150, 160), 5], "its friend below reads them all"
     got, dropped = read(realm)
     assert got == [5] and dropped.misrouted == 10 and not dropped.poisoned
+    (report,) = sealcast("audit", "--realm", realm.paths.root, "--json").document["misrouted"]
+    assert (report["entity"], report["events"], report["signed"]) == ("alice", 10, True)
+    assert [each["publisher"] for each in report["first"]] == ["nyse"] * 8
+    told = sealcast("audit", "--realm", realm.paths.root)
+    assert "did not ask for" in told.out and "alice" in told.out
+    assert "10 events, as readers report" in sealcast("status", "--realm", realm.paths.root).out
+
+
+@pytest.mark.parametrize("verified", [True, False])
+def test_nobody_reports_in_anothers_name(
+    layered: Path, tmp_path: Path, verified: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody hands in a report that its reader has not signed, and a reader more of them than are kept. Without the
+    check it is kept, and shown as unsigned."""
+    realm = copied(layered, tmp_path)
+    home = realm.state().overlay("quotes").places["alice"]
+    handle = reports.report_requests(realm, home)[reports.Misrouted.KIND]
+    event = ("nyse", b"boot", 1)
+    forged = reports.Misrouted("quotes", 1, (event,), 1, bytes(64)).to_bytes()
+
+    def handed_in(name: str, body: bytes) -> object:
+        message = SimpleNamespace(kind=reports.Misrouted.KIND, body=body)
+        proven: Any = SimpleNamespace(message=message, sender=SimpleNamespace(name=name))
+        return cbor.decode(handle(proven, 2).body)
+
+    if verified:
+        with pytest.raises(Rejected, match="not signed by its sender"):
+            handed_in("alice", forged)
+        with pytest.raises(Rejected, match="no such topic that its sender reads here"):
+            handed_in("nyse", forged)
+    else:
+        monkeypatch.setattr(reports, "is_signed", lambda state, note: True)
+        assert handed_in("alice", forged) == [True]
+        (shown,) = sealcast("audit", "--realm", realm.paths.root, "--json").document["misrouted"]
+        assert not shown["signed"]
+    signer, about = realm.identity("alice").signer, realm.state().topic("quotes").id
+    kept = list[object]()
+    for at in range(misrouted.MAX_KEPT_EACH + 1):
+        made = reports.Misrouted("quotes", 1, (event,), at, bytes(64))
+        signed = replace(made, signature=signer.sign(reports.said(realm.id, about, "alice", made)))
+        kept.append(handed_in("alice", signed.to_bytes()))
+    assert kept[0] == [True] and kept[-1] == [False], "what is kept is bounded"
 
 
 def test_what_was_asked_for_once_is_not_misrouted(layered: Path, tmp_path: Path) -> None:

@@ -54,7 +54,8 @@ def audit(
     _narrow(found, at, since)
     counts = _received(here, entity, topic) if received else None
     lies = _equivocations(here, entity, topic)
-    if talk.emitted(_document(here, found, counts) | {"equivocations": lies}):
+    reports = _misrouted(here, entity, topic)
+    if talk.emitted(_document(here, found, counts) | {"equivocations": lies, "misrouted": reports}):
         return
     talk.table(
         ["entity", "topic", "right", "from", "until", "because of", "ended by"],
@@ -73,6 +74,11 @@ def audit(
         talk.say("Publishers that signed two things for one number of one start; --json has both signed headers:")
         columns = ["entity", "topic", "broker", "boot", "sequence", "first", "second", "proven"]
         talk.table(columns, [[lie[name] for name in columns] for lie in lies], "")
+    if reports:
+        talk.say("")
+        talk.say("Readers that got events which they did not ask for; a broker above them sent these on:")
+        columns = ["entity", "topic", "broker", "at", "events", "signed"]
+        talk.table(columns, [[each[name] for name in columns] for each in reports], "")
 
 
 # --- which --------------------------------------------------------------------------------------------
@@ -247,6 +253,25 @@ def _equivocations(here: Realm, entity: str | None, topic: str | None) -> list[d
                     }
                 )
     return rows
+
+
+def _misrouted(here: Realm, entity: str | None, topic: str | None) -> list[dict[str, Any]]:
+    """By the reports that are on this machine. Each signature is verified again."""
+    from sealcast.log.misrouted import MisroutedNotes
+    from sealcast.primitives.sign import VerifyKey
+
+    state, found = here.state(), list[dict[str, Any]]()
+    for name in state.topics if topic is None else [topic]:
+        for broker in state.brokers():
+            for note in MisroutedNotes(here.paths.topic(name, broker).root).all():
+                if entity not in (None, note.reader):
+                    continue
+                known = state.entities.get(note.reader)
+                signed = known is not None and VerifyKey(known.verify_key).verify(note.said, note.signature)
+                about = {"entity": note.reader, "topic": name, "broker": broker, "at": moment(note.at_us)}
+                first = [{"publisher": p, "boot": boot.hex(), "sequence": n} for p, boot, n in note.events]
+                found.append(about | {"events": note.count, "first": first, "signed": signed})
+    return found
 
 
 def _counted(got: ReceivedDelivery, replayed: int) -> dict[str, Any]:

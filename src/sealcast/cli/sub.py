@@ -114,7 +114,8 @@ def _tell(subscriber: Subscriber) -> None:
             f"{count} passed over that never open: {publisher!r} signed them, or a broker on the way altered them"
         )
     if dropped.misrouted:
-        talk.warn(f"{dropped.misrouted} passed over that no filter asks for: a broker above sent them here")
+        told = "; its broker was told, and `sealcast audit` shows it" if subscriber.reported else ""
+        talk.warn(f"{dropped.misrouted} passed over that no filter asks for: a broker above sent them here{told}")
     if dropped.repeated:
         talk.warn(f"{dropped.repeated} passed over that were delivered before: a broker repeats them")
 

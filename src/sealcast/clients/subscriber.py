@@ -17,14 +17,14 @@ Some deliveries are passed over, and counted (`dropped`):
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from sealcast.errors import CannotOpen, Misuse, Poisoned, SealcastError
+from sealcast.errors import CannotOpen, Misuse, Poisoned, Rejected, SealcastError, Unavailable
 from sealcast.log.closing import Closing
 from sealcast.log.had import EventId, Had, HadVerdict
 from sealcast.model.event import OpenedEvent, Position
@@ -38,6 +38,8 @@ from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState
 
 EVENTS_PER_POLL: Final = 1_000
+#: Misrouted events that are kept until they are reported.
+MISROUTED_KEPT: Final = 8
 
 
 @dataclass(slots=True)
@@ -92,6 +94,9 @@ class Subscriber(Closing, Unpicklable):
             self.realm.registry.hold_to(Head(version, chain), seen)
         #: What was passed over so far.
         self.dropped = DroppedEvents()
+        #: Of those that were misrouted, how many were reported; and the last of those that were not.
+        self.reported = 0
+        self._misrouted: deque[OpenedEvent] = deque(maxlen=MISROUTED_KEPT)
         if from_ is not None:
             self._inbox.mail.locate(_place_named(from_))
         #: What must not be handed out again: what was acknowledged, unless that is asked for, and what came since.
@@ -148,6 +153,7 @@ class Subscriber(Closing, Unpicklable):
             else:
                 left.append((place, had))
         self._inbox.mail.acknowledge(upto, done, self.realm.registry.head())
+        self._report()
         self._marks, self._new = left, Had() if upto is None else self._new
 
     def lag(self) -> int:
@@ -168,6 +174,19 @@ class Subscriber(Closing, Unpicklable):
         self._inbox.close()
 
     # --- inside -------------------------------------------------------------------------------------
+
+    def _report(self) -> None:
+        """Tells whoever should know of misrouted events that it has not told of yet. What keeps it from that is tried
+        again with the next acknowledgement, and is no reason not to go on."""
+        count = self.dropped.misrouted - self.reported
+        if not count:
+            return
+        try:
+            self._inbox.report(list(self._misrouted), count)
+        except (Unavailable, Rejected):
+            return
+        self.reported = self.dropped.misrouted
+        self._misrouted.clear()
 
     def _current(self) -> RealmState:
         """The newest registry. Reading obeys the rights of now, also for what was delivered before."""
@@ -207,6 +226,7 @@ class Subscriber(Closing, Unpicklable):
         if self._inbox.wants(event):
             return event
         self.dropped.misrouted += 1
+        self._misrouted.append(event)
         return None
 
     def _is_new(self, found: Found[Any], event: OpenedEvent) -> bool:

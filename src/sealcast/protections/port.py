@@ -177,6 +177,10 @@ class Inbox(Protocol):
     def wants(self, event: OpenedEvent) -> bool:
         """Whether an opened event is for it, by its own filters; True where only brokers could tell."""
 
+    def report(self, events: Sequence[OpenedEvent], count: int) -> None:
+        """Tells whoever should know that so many events came which are not for it, these among them; Unavailable or
+        Rejected when nobody took it. Nothing, where all that comes is wanted."""
+
     def prove(self, broker: str, piece: Any, known: dict[int, bytes]) -> Proven:
         """Opens everything that one of a broker's pieces has for it. `known` is what those who opened the same piece
         before found to open its events by: who comes by the same has opened the same."""

@@ -6,6 +6,7 @@ from typing import Final
 
 from sealcast.protections.layered.admit import AdmitStep
 from sealcast.protections.layered.node import HopStep
+from sealcast.protections.layered.reports import broker_requests
 from sealcast.protections.port import BrokerSide
 
-BROKER: Final = BrokerSide((AdmitStep, HopStep), joining="sealcast overlay add {topic} {broker}")
+BROKER: Final = BrokerSide((AdmitStep, HopStep), "sealcast overlay add {topic} {broker}", broker_requests)

@@ -30,6 +30,7 @@ from sealcast.protections.layered.layering import check_slots
 from sealcast.protections.layered.notifying import Notifying
 from sealcast.protections.layered.open import EventOpener
 from sealcast.protections.layered.participant import Participant
+from sealcast.protections.layered.reports import Reporter
 from sealcast.protections.layered.telling import Refreshed
 from sealcast.protections.layered.together import refresh_all, subscribe_together, subscribers_here
 from sealcast.protections.port import AsksOf, ClientSide, Interest, KeysOf, Measured, Opens, Proven, Reader, Wanted
@@ -66,6 +67,7 @@ class LayeredInbox(Unpicklable):
         self._opener = opener_for(self._realm, self._topic, self._interests.participant)
         self.mail = _mail(self._realm, self._topic, self._name, lambda: self._homes)
         self.keys = Measured()
+        self._reporter = Reporter(self._realm, self._topic, self._name)
 
     @property
     def trouble(self) -> SealcastError | None:
@@ -86,11 +88,15 @@ class LayeredInbox(Unpicklable):
         """Keys are not bound to what was asked for: brokers above can hand on any event. Its own filters can tell."""
         return self._interests.wanted(event)
 
+    def report(self, events: Sequence[OpenedEvent], count: int) -> None:
+        self._reporter.report(events, count)
+
     def prove(self, broker: str, piece: HopPiece, known: dict[int, bytes]) -> Proven:
         """Every subscriber for itself: each has another entry, under layers of its own."""
         return proven(piece, self.mail.mailbox(broker).recipient, lambda event, row: self._opener.open(piece, row))
 
     def close(self) -> None:
+        self._reporter.close()
         self.mail.close()
         self._interests.close()
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from sealcast.log.ledger import LedgerReader
+from sealcast.log.misrouted import MisroutedNotes
 from sealcast.log.piece_reader import PieceReader, hop_reader
 from sealcast.log.post_log import PostLog
 from sealcast.model.event import Position
@@ -98,12 +99,14 @@ class LayeredWitness(Witness[HopPiece]):
                 "per_second": tally.per_second("matched"),
             },
             "filters": _filters(realm, topic, broker),
+            "misrouted": sum(note.count for note in MisroutedNotes(realm.paths.topic(topic, broker).root).all()),
         }
 
     def rows(self, found: Mapping[str, Any]) -> list[tuple[str, object]]:
         hops, filters = found["hops"], found["filters"]
         rows = "" if filters["rows"] is None else f"{filters['rows']:,} rows, "
         waiting = f"{hops['waiting_records']:,} records of the broker above, {filters['waiting']:,} filter posts"
+        told = [("misrouted", f"{found['misrouted']:,} events, as readers report: sealcast audit")]
         return [
             *(facts.admission_rows(found) if "frames" in found else ()),
             ("hop batches", facts.batches(hops)),
@@ -112,6 +115,7 @@ class LayeredWitness(Witness[HopPiece]):
             ("refused here", facts.reasons(hops["rejected"])),
             ("table", f"{rows}version {filters['version']:,}; posts refused: {facts.reasons(filters['refused'])}"),
             ("subscribers", "{subscribers:,}, {authorised:,} may read".format(**found)),
+            *(told if found["misrouted"] else ()),
         ]
 
     # --- who learns what ------------------------------------------------------------------------------
