@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
+import gmpy2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealcast.errors import Misuse, Rejected
+from sealcast.primitives import sswu, sswu_many
 from sealcast.primitives.curve import CURVE, ORDER
 from sealcast.primitives.groups import CachedHashes, Element, Exponent
 from sealcast.primitives.secrets import Secret
@@ -58,6 +61,30 @@ def element(x: int, y: int) -> Element:
 @pytest.mark.parametrize(("message", "x", "y"), VECTORS)
 def test_the_rfcs_vectors(message: bytes, x: str, y: str) -> None:
     assert hash_to_curve(message, TAG) == (int(x, 16), int(y, 16))
+
+
+def test_the_rfcs_vectors_all_at_once() -> None:
+    found = sswu_many.hash_many([message for message, _, _ in VECTORS], TAG)
+    assert found == [bytes.fromhex(x + y) for _, x, y in VECTORS]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.binary(max_size=40), max_size=6))
+def test_a_batch_of_labels_has_the_points_of_each(labels: list[bytes]) -> None:
+    assert CURVE.hash_many(labels) == [CURVE.hash(label) for label in labels]
+
+
+def test_field_elements_that_the_map_treats_apart() -> None:
+    """Zero, and the u for which Z u^2 = -1: there x is not what the formula says, for it would divide by zero."""
+    apart = gmpy2.invert(gmpy2.powmod(11, (sswu.P + 1) // 4, sswu.P), sswu.P)
+    assert sswu.Z * apart * apart % sswu.P == sswu.P - 1
+    drawn = [gmpy2.mpz(u) for u in (0, 1, apart, 2, sswu.P - apart, sswu.P - 1, 3, 0)]
+    expected = [sswu._added(sswu._map(one), sswu._map(other)) for one, other in batched(drawn)]
+    assert sswu_many._summed(sswu_many._mapped(drawn)) == [element(int(x), int(y)) for x, y in expected]
+
+
+def batched(drawn: list[Any]) -> list[tuple[Any, Any]]:
+    return list(zip(drawn[::2], drawn[1::2], strict=True))
 
 
 def test_what_is_drawn_by_the_rfcs_own_vector() -> None:

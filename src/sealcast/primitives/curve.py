@@ -22,6 +22,7 @@ from coincurve.flags import EC_UNCOMPRESSED
 from sealcast.errors import Bug
 from sealcast.primitives.groups import Element, Exponent, refused
 from sealcast.primitives.sswu import hash_to_curve
+from sealcast.primitives.sswu_many import hash_many
 
 ORDER: Final = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 #: RFC 9380, section 3.1: a tag names the application, its version and the suite.
@@ -41,6 +42,9 @@ class Secp256k1:
     def hash(self, data: bytes) -> Element:
         x, y = hash_to_curve(data, TAG)
         return Element(x.to_bytes(32, "big") + y.to_bytes(32, "big"))
+
+    def hash_many(self, data: Sequence[bytes]) -> list[Element]:
+        return list(map(Element, hash_many(data, TAG)))
 
     def random(self) -> Element:
         """ElligatorSwift of 64 random bytes (BIP 324): each string is one of a point, and points come all but

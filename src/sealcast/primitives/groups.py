@@ -14,10 +14,10 @@ elements, which only `decode`, `hash` and `power` make.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final, NewType, Protocol
 
 from sealcast.errors import Misuse, Rejected
+from sealcast.model.memo import Memo
 from sealcast.primitives import kdf
 from sealcast.primitives.secrets import Secret, Unpicklable
 
@@ -46,6 +46,10 @@ class Group(Protocol):
 
     def hash(self, data: bytes) -> Element:
         """An element of which nobody knows the logarithm. Not for secrets: it takes a time that depends on them."""
+        ...
+
+    def hash_many(self, data: Sequence[bytes]) -> list[Element]:
+        """`hash` of each, for less."""
         ...
 
     def random(self) -> Element:
@@ -112,8 +116,17 @@ class CachedHashes:
     def __init__(self, group: Group, domain: bytes, size: int = MAX_CACHED_HASHES) -> None:
         self.group = group
         # The domain is a topic and an epoch: equal labels of two of them have elements without any relation.
-        prefix = len(domain).to_bytes(4, "big") + domain
-        self._cached = lru_cache(size)(lambda label: group.hash(prefix + label))
+        self._prefix = len(domain).to_bytes(4, "big") + domain
+        self._known = Memo[bytes, Element](size)
 
     def __call__(self, label: bytes) -> Element:
-        return self._cached(label)
+        return self.many((label,))[0]
+
+    def many(self, labels: Sequence[bytes]) -> list[Element]:
+        """Of each; those that are new are hashed together."""
+        return self._known.many(labels, self._hashed)
+
+    def _hashed(self, labels: Sequence[bytes]) -> list[Element]:
+        if len(labels) == 1:
+            return [self.group.hash(self._prefix + labels[0])]
+        return self.group.hash_many([self._prefix + label for label in labels])

@@ -46,6 +46,9 @@ class SafePrimeGroup:
         drawn = hashlib.shake_256(b"sealcast/1 " + self.name.encode() + b"\0" + data)
         return self._squared(drawn.digest(self.wire_bytes + SLACK_BITS // 8))
 
+    def hash_many(self, data: Sequence[bytes]) -> list[Element]:
+        return list(map(self.hash, data))
+
     def random(self) -> Element:
         return self._squared(os.urandom(self.wire_bytes + SLACK_BITS // 8))
 

@@ -69,10 +69,16 @@ Point = tuple[int, int]
 
 def hash_to_curve(message: bytes, tag: bytes) -> Point:
     """Section 3: the point (x, y)."""
-    drawn = expand_message_xmd(message, tag, 2 * _L)
-    first, second = (_map(gmpy2.mpz(int.from_bytes(drawn[i : i + _L], "big")) % _p) for i in (0, _L))
+    first, second = map(_map, field_elements(message, tag))
     x, y = _added(first, second)
     return int(x), int(y)
+
+
+def field_elements(message: bytes, tag: bytes) -> tuple[Any, Any]:
+    """Section 5.2: two elements of the field."""
+    drawn = expand_message_xmd(message, tag, 2 * _L)
+    first, second = int.from_bytes(drawn[:_L], "big"), int.from_bytes(drawn[_L:], "big")
+    return gmpy2.mpz(first) % _p, gmpy2.mpz(second) % _p
 
 
 def expand_message_xmd(message: bytes, tag: bytes, length: int) -> bytes:
@@ -107,15 +113,21 @@ def _map(u: Any) -> tuple[Any, Any]:
     return _carried(x, y)
 
 
-def _carried(x: Any, y: Any) -> tuple[Any, Any]:
+def isogeny(x: Any) -> tuple[Any, Any, Any, Any]:
+    """Section 6.6.3, of x: x_num, x_den, y_num, y_den of appendix E.1."""
     x2 = x * x % _p
     x3 = x2 * x % _p
     (a0, b0, c0, d0), (_, b1, c1), (a2, b2, c2, d2), (_, b3, c3, d3) = _ISOGENY
     x_den, y_den = (x2 + b1 * x + c1) % _p, (x3 + b3 * x2 + c3 * x + d3) % _p
     if not x_den or not y_den:
         raise Bug("a label was hashed to the identity")  # for 2 in 2**256 field elements
-    both = gmpy2.invert(x_den * y_den, _p)
     x_num, y_num = (a0 * x3 + b0 * x2 + c0 * x + d0) % _p, (a2 * x3 + b2 * x2 + c2 * x + d2) % _p
+    return x_num, x_den, y_num, y_den
+
+
+def _carried(x: Any, y: Any) -> tuple[Any, Any]:
+    x_num, x_den, y_num, y_den = isogeny(x)
+    both = gmpy2.invert(x_den * y_den, _p)
     return x_num * y_den % _p * both % _p, y * y_num % _p * x_den % _p * both % _p
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from random import Random
 
@@ -186,10 +187,12 @@ class FreshFilling(TreePublisher):
 class BareFilling(FreshFilling):
     """And that has no layers: the same for every target."""
 
-    def _encrypted(self, target: Path, label: bytes) -> bytes:
-        if label.startswith(b"\0padding"):
-            return self._group.encode(self._group.hash(label))
-        return super()._encrypted(target, label)
+    def _encrypted(self, target: Path, labels: Sequence[bytes]) -> list[bytes]:
+        bare = (self._group.encode(self._group.hash(label)) for label in labels)
+        return [
+            without if label.startswith(b"\0padding") else layered
+            for label, without, layered in zip(labels, bare, super()._encrypted(target, labels), strict=True)
+        ]
 
 
 class Fresh(Net):

@@ -34,6 +34,7 @@ class Counted:
         self.powers = 0
         self.name, self.order, self.wire_bytes = group.name, group.order, group.wire_bytes
         self.hash, self.random, self.decode, self.encode = group.hash, group.random, group.decode, group.encode
+        self.hash_many = group.hash_many
 
     def power(self, element: Element, exponent: Exponent) -> Element:
         self.powers += 1

@@ -9,13 +9,14 @@ The publisher never gets filters and does not know who gets what: it encrypts fo
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
-from functools import lru_cache, reduce
+from collections.abc import Collection, Iterable, Sequence
+from functools import reduce
 from operator import mul
 from random import SystemRandom
 from typing import Final
 
 from sealcast.errors import Misuse
+from sealcast.model.memo import Memo
 from sealcast.primitives.groups import CachedHashes, Exponent
 from sealcast.protections.layered import keys
 from sealcast.protections.layered.layers import MAX_CACHED_TOKENS, Layers
@@ -46,7 +47,7 @@ class TreePublisher:
         self._hashes = hashes
         self._aad = aad
         self._payload_keys = keys.PayloadKeys(layers.group, key_uses)
-        self._token = lru_cache(cached)(self._encrypted)
+        self._tokens, self._kept = Memo[tuple[Path, bytes], bytes](cached), cached
         self._stock: list[bytes] = []
         self._targets: dict[Path, Exponent] = {}
         self.retarget(targets)
@@ -55,7 +56,7 @@ class TreePublisher:
         """The tree changed."""
         key = self._layers.key
         self._targets = {target: reduce(mul, map(key, target)) for target in targets}
-        self._token.cache_clear()
+        self._tokens.clear()
         self._payload_keys.forget()
 
     def encrypt_notification(
@@ -71,7 +72,7 @@ class TreePublisher:
         padding = self._padding(pad_to - len(distinct), pad_to)
         bundles: dict[str, list[LayeredEntry]] = {}
         for target, exponent in self._targets.items():
-            tokens = [self._token(target, label) for label in (*distinct, *padding)]
+            tokens = self._encrypted(target, (*distinct, *padding))
             key = self._group.encode(self._group.power(shared, exponent))
             bundles.setdefault(target[0], []).append(LayeredEntry(tuple(sorted(tokens)), key))
         return {child: Notification(event, tuple(entries), body) for child, entries in bundles.items()}
@@ -84,5 +85,15 @@ class TreePublisher:
         self._stock += [b"\0padding" + os.urandom(16) for _ in range(STOCK * most - len(self._stock))]
         return _DRAW.sample(self._stock, count)
 
-    def _encrypted(self, target: Path, label: bytes) -> bytes:
-        return self._group.encode(self._group.power(self._hashes(label), self._targets[target]))
+    def prepare(self, labels: Sequence[bytes]) -> None:
+        """Encrypts the labels of events that come next, together, if they are not too many to be kept."""
+        if len(labels) * len(self._targets) <= self._kept:
+            for target in self._targets:
+                self._encrypted(target, labels)
+
+    def _encrypted(self, target: Path, labels: Sequence[bytes]) -> list[bytes]:
+        def made(new: Sequence[tuple[Path, bytes]]) -> list[bytes]:
+            elements = self._hashes.many([label for _, label in new])
+            return list(map(self._group.encode, self._group.power_many(elements, self._targets[target])))
+
+        return self._tokens.many([(target, label) for label in labels], made)

@@ -117,6 +117,7 @@ class NotificationSealer:
         """Events that passed `check`, in order; as many at a time as fit into memory twice."""
         records = batch.records(self._codec, fresh_salts(len(batch)))
         labels = self._labeller.batch(batch.columns)
+        self._publisher.prepare(labels.labels)
         for row, record in enumerate(records):
             yield self._seal(labels.of(row), record)
 
