@@ -61,7 +61,7 @@ def sync_data(fd: int) -> None:
 
 def sync_directory(path: Path) -> None:
     """Make created, renamed and removed names durable."""
-    with opened(path, os.O_RDONLY | os.O_DIRECTORY) as fd:
+    with named(path, "syncing"), opened(path, os.O_RDONLY | os.O_DIRECTORY) as fd:
         os.fsync(fd)
 
 

@@ -1,0 +1,208 @@
+"""Clients and peers of a campaign as real processes, many and light: forked from one that has everything imported.
+
+    python -m tests.soak.actors     {"role": NAME, "realm": DIR, "topic": ..., "name": ..., ...} -> the process's id
+                                    {"kill": ID}, {"wait": ID}                                   -> its exit code
+
+A client that meets an error of ours writes it down and tries again, as a user's program would. Any other exception is a
+finding. Children end with their parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from sealcast.errors import SealcastError, Unavailable
+from sealcast.pipeline.session import THREADLESS
+from tests.pipeline.drivers import ROOT
+from tests.soak.journal import Journal, Published
+from tests.soak.world import events, named
+
+MODULES: Final = (
+    "sealcast.cli.main",
+    "sealcast.cli.peer",
+    "sealcast.clients.publisher",
+    "sealcast.clients.subscriber",
+    "sealcast.control.at_hand",
+    "sealcast.protections.attribute.peering.host",
+    "sealcast.trust.storage.store",
+    "sqlalchemy.dialects.sqlite.pysqlite",
+    "sqlalchemy.dialects.postgresql.psycopg",
+)
+DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG
+#: Frames that a publisher is ahead of whoever carries them, at most.
+AHEAD: Final = 40
+RETRY_S: Final = 0.3
+PAUSE_S: Final = 0.05
+
+
+def publish(asked: dict[str, Any], journal: Journal) -> None:
+    """Publishes up to the number that stands in the file `allowance`, which grows. With `room`, its files cannot grow
+    by more than so many bytes, until it was refused once."""
+    from sealcast.clients.publisher import Publisher
+
+    number = Published(Path(asked["journal"])).next
+    with Publisher(asked["realm"], asked["topic"], asked["name"]) as publisher:
+        if asked.get("room") is not None:
+            size = max((file.stat().st_size for file in publisher.directory.rglob("*.seg")), default=0)
+            soft_limit(size + asked["room"])
+        while True:
+            allowed = int(Path(asked["allowance"]).read_text() or 0)
+            count = asked["frame"]
+            if number + count > allowed or publisher.waiting() > AHEAD:
+                time.sleep(PAUSE_S)
+                continue
+            made = events(asked["name"], number, count)
+            journal.note("begin", number, count)
+            number += count
+            publisher.publish(made)
+            journal.note("acknowledged")
+
+
+def subscribe(asked: dict[str, Any], journal: Journal) -> None:
+    """Reads and acknowledges; with `once`, until there is nothing more."""
+    from sealcast.clients.subscriber import Subscriber
+
+    if asked.get("room") is not None:
+        soft_limit(asked["room"])
+    with Subscriber(asked["realm"], asked["topic"], asked["name"]) as reader:
+        while True:
+            found = reader.poll(asked.get("batch", 700), timeout=0.0 if asked.get("once") else 1.0)
+            if reader.dropped:
+                journal.note("dropped", reader.dropped.repeated + reader.dropped.misrouted)
+                raise AssertionError(f"a broker sent what it should not: {reader.dropped}")
+            if found:
+                journal.note("got", [named(event.payload) for event in found])
+                reader.ack()
+                journal.note("acknowledged")
+            elif asked.get("once"):
+                journal.note("end", "")
+                os._exit(0)
+
+
+def peer(asked: dict[str, Any], journal: Journal) -> None:
+    from sealcast.cli.main import main as command
+
+    try:
+        command(["peer", "run", "--as", asked["name"], "--heartbeat", "0.5", "--realm", asked["realm"]])
+    except SystemExit as end:
+        # A registry that does not answer ends the command with a word. Whoever supervises it starts it again.
+        if end.code != 1:
+            raise
+        raise Unavailable("a peer's command has ended; its own word is in its output") from None
+
+
+ROLES: Final[dict[str, Callable[[dict[str, Any], Journal], None]]] = {
+    "publisher": publish,
+    "subscriber": subscribe,
+    "peer": peer,
+}
+
+
+def soft_limit(size: int) -> None:
+    """No file of this process grows beyond `size`, as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def child(asked: dict[str, Any]) -> None:
+    out = os.open(asked["out"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for fd in (1, 2):
+        os.dup2(out, fd)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
+    journal = Journal(Path(asked["journal"]))
+    try:
+        while True:
+            try:
+                ROLES[asked["role"]](asked, journal)
+            except SealcastError as error:
+                soft_limit(resource.RLIM_INFINITY)  # first: its journal is a file, too
+                asked["room"] = None
+                journal.note("error", type(error).__name__, error.message)
+                time.sleep(RETRY_S)
+    except BaseException as error:  # noqa: BLE001
+        soft_limit(resource.RLIM_INFINITY)
+        traceback.print_exc()
+        code = getattr(error, "code", None)
+        journal.note("UNEXPECTED", f"{type(error).__name__} {code or error}")
+    finally:
+        os._exit(1)
+
+
+def main() -> None:
+    for module in MODULES:
+        import_module(module)
+    from sealcast.primitives.pairing import best
+
+    best()
+    gc.collect()
+    gc.freeze()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if "role" in asked:
+            pid = os.fork()
+            if pid == 0:
+                child(asked)
+            print(pid, flush=True)
+            continue
+        # It is ours until we have waited for it: no other process can have its number.
+        if "kill" in asked:
+            os.kill(asked["kill"], signal.SIGKILL)
+        _, status = os.waitpid(asked.get("kill") or asked["wait"], 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+class Actors:
+    """Starts clients and peers, and kills those that it started."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.soak.actors"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **THREADLESS, **environment},
+            cwd=ROOT,
+        )
+        self._living: dict[tuple[str, str, str], int] = {}
+
+    def start(self, role: str, topic: str, name: str, **about: Any) -> None:
+        assert (role, topic, name) not in self._living
+        self._living[role, topic, name] = self._ask({"role": role, "topic": topic, "name": name, **about})
+
+    def kill(self, role: str, topic: str, name: str) -> int:
+        """Its exit code: -9, unless it had ended before."""
+        return self._ask({"kill": self._living.pop((role, topic, name))})
+
+    def wait(self, role: str, topic: str, name: str) -> int:
+        return self._ask({"wait": self._living.pop((role, topic, name))})
+
+    def close(self) -> None:
+        for who in list(self._living):
+            self.kill(*who)
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+
+    def _ask(self, request: Mapping[str, Any]) -> int:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        return int(self._process.stdout.readline())
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        main()

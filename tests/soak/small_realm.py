@@ -1,0 +1,181 @@
+"""A realm of few bytes under one protection, and everything that a user does in it, once: to see what a wrong byte in
+one of its files does.
+
+    python -m tests.soak.small_realm make DIR PROTECTION      makes it
+    python -m tests.soak.small_realm flip DIR PROTECTION      for each line "FILE AT MASK" on stdin: what came of it, as
+                                                              a line of JSON
+
+Each flip is tried on a copy of the realm, by a fork of one process that has everything imported. No Spark is needed:
+sources, kernels, sinks, peers and clients are the real ones.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import shutil
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from sealcast import Event, Publisher, Realm, Schema, Subscriber
+from sealcast.errors import Bug, SealcastError
+from sealcast.model.protection import PROTECTIONS
+from sealcast.protections.attribute.carry import carry
+from sealcast.protections.port import witness_side
+from tests.clients.pump import pump
+
+TOPIC: Final = "quotes"
+SCHEMA: Final = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 3}]})
+FILTERS: Final = {"low": "price < 2", "high": "price >= 2"}
+#: What each subscriber gets of what was published before, of which it has acknowledged two events; and of what is
+#: published after the byte was flipped.
+BEFORE: Final = {"low": [b"0", b"1", b"4"], "high": [b"2", b"3"]}
+AFTER: Final = {"low": [b"5"], "high": [b"6"]}
+ACKNOWLEDGED: Final = 2
+
+
+def make(root: Path, protection: str) -> None:
+    realm = Realm.create(root)
+    partitions = {} if PROTECTIONS[protection]().peers else {"partitions": 1}
+    realm.create_topic(TOPIC, SCHEMA, protection=protection, **partitions, access="members")
+    realm.enrol_many(["ann", *FILTERS])
+    for name, text in FILTERS.items():
+        realm.subscribe(TOPIC, name, text)
+    for numbers in ([0, 1, 2], [3, 4]):
+        publish(realm, numbers)
+        carried(realm)
+    for name in FILTERS:
+        with Subscriber(realm, TOPIC, name) as reader:
+            reader.poll(ACKNOWLEDGED)
+            reader.ack()
+
+
+def publish(realm: Realm, numbers: list[int]) -> None:
+    prices = {5: 1, 6: 2}
+    with Publisher(realm, TOPIC, "ann") as ann:
+        ann.publish([Event({"price": prices.get(n, n % 4)}, str(n).encode()) for n in numbers])
+
+
+def carried(realm: Realm) -> None:
+    """Whoever carries the topic's events does so."""
+    about = realm.state().topic(TOPIC).protection
+    if about.peers:
+        carry(realm, [TOPIC])
+    elif about.overlay:
+        from tests.pipeline.layered_world import LayeredWorld
+
+        world = object.__new__(LayeredWorld)
+        world.realm = realm
+        assert world.names[0].topic == TOPIC
+        world.admit()
+        world.drain()
+    else:
+        pump(realm, TOPIC)
+
+
+# --- what a user does --------------------------------------------------------------------------------------
+
+
+def read_all(root: Path) -> object:
+    """Everything there is, by those who may read it; their cursors stay."""
+    realm, found = Realm(root), {}
+    for name in FILTERS:
+        with Subscriber(realm, TOPIC, name, from_=0) as reader:
+            found[name] = [event.payload for event in reader]
+    return found
+
+
+def go_on(root: Path) -> object:
+    """From the cursors on, with two events more."""
+    realm, found = Realm(root), {}
+    publish(realm, [5, 6])
+    carried(realm)
+    for name in FILTERS:
+        with Subscriber(realm, TOPIC, name) as reader:
+            found[name] = [event.payload for event in reader]
+            reader.ack()
+    return found
+
+
+def check(root: Path) -> object:
+    """The ledger checker. That it finds something is a named error."""
+    realm = Realm(root)
+    for audit in witness_side(realm.state().topic(TOPIC).protection).audits(realm, TOPIC, by_reference=False):
+        report = audit.run(lambda done: None)
+        if not report.ok:
+            raise Found("; ".join(problem.message for problem in report.problems))
+    return None
+
+
+class Found(SealcastError):
+    """What `sealcast check` would print."""
+
+
+ACTS: Final[dict[str, tuple[Callable[[Path], object], object]]] = {
+    "read": (read_all, BEFORE),
+    "check": (check, None),
+    "go on": (go_on, {name: [*BEFORE[name][ACKNOWLEDGED:], *AFTER[name]] for name in FILTERS}),
+    "check again": (check, None),
+}
+
+
+def outcome(root: Path) -> dict[str, Any]:
+    """What each act came to: `same`, an error of ours with its message, or something that must not be."""
+    found: dict[str, Any] = {}
+    for name, (act, due) in ACTS.items():
+        try:
+            got = act(root)
+            found[name] = "same" if got == due else f"WRONG {got!r}"
+        except Bug as error:
+            found[name] = f"BUG {error.message} {traceback.format_exc()[-1500:]}"
+        except SealcastError as error:
+            found[name] = [type(error).__name__, error.message]
+        except Exception as error:  # noqa: BLE001
+            found[name] = f"UNEXPECTED {type(error).__name__}: {error} {traceback.format_exc()[-1500:]}"
+    return found
+
+
+# --- flips --------------------------------------------------------------------------------------------------
+
+
+def flip_all(root: Path) -> None:
+    gc.freeze()
+    copy, here = root.with_name(f"{root.name}-copy-{os.getpid()}"), os.dup(1)
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        name, at, mask = line.rsplit(" ", 2)
+        shutil.copytree(root, copy)
+        path = copy / name
+        raw = bytearray(path.read_bytes())
+        raw[int(at)] ^= int(mask)
+        path.write_bytes(raw)
+        told, tell = os.pipe()
+        child = os.fork()
+        if not child:
+            os.write(tell, json.dumps(outcome(copy), default=str).encode()[:60_000])
+            os._exit(0)
+        os.close(tell)
+        with os.fdopen(told, "rb") as answer:
+            said = json.loads(answer.read() or b"{}")
+        _, status = os.waitpid(child, 0)
+        if status or not said:
+            said = {"process": f"UNEXPECTED end {status}"}
+        os.write(here, json.dumps({"file": name, "at": int(at), "mask": int(mask), "acts": said}).encode() + b"\n")
+        shutil.rmtree(copy)
+
+
+if __name__ == "__main__":
+    _, what, directory, protection = sys.argv
+    if what == "make":
+        make(Path(directory), protection)
+    else:
+        from sealcast.control import at_hand
+        from sealcast.primitives.pairing import best
+        from sealcast.trust.storage import store
+
+        assert at_hand and store and best()
+        flip_all(Path(directory))

@@ -1,0 +1,170 @@
+"""The pipeline of a campaign: `sealcast run`, by its command, started again whenever it is killed or gives up."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import psutil
+
+from tests.pipeline.drivers import Driver
+
+#: How long it may take to end, or to drain, on a machine that is busy with other things.
+PATIENCE_S: Final = 900.0
+OPTIONS: Final = ("--master", "local[2]", "--every", "500 milliseconds")
+_JVM: Final = "pyspark-shell"
+#: What a run that ends by itself says, or one that goes on says of a topic.
+_REFUSED: Final = re.compile(r"^refused: (.*)$", re.MULTILINE)
+_FAILED: Final = re.compile(r"^topic '(\w+)' failed: (.*); trying again in", re.MULTILINE)
+
+
+class Standing:
+    """One run at a time. What it says goes to a file a life."""
+
+    def __init__(self, realm: Path, logs: Path, environment: Mapping[str, str]) -> None:
+        self._realm, self._logs, self._environment = realm, logs, dict(environment)
+        self.starts = 0
+        #: Runs that gave up with a word, as they should when they cannot go on.
+        self.gave_up = Counter[str]()
+        self.findings: list[str] = []
+        self._driver: Driver | None = None
+
+    @property
+    def driver(self) -> Driver:
+        assert self._driver is not None
+        return self._driver
+
+    def _new(self, *options: str) -> Driver:
+        self.starts += 1
+        log = self._logs / f"run-{self.starts:04}.log"
+        return Driver(self._realm, log=log, command=True, options=options, environment=self._environment)
+
+    def start(self) -> None:
+        self._driver = self._new(*OPTIONS)
+
+    def look(self) -> bool:
+        """Starts it again if it has ended by itself; whether that was so."""
+        if self.driver.process.poll() is None:
+            return False
+        self._ended(self.driver)
+        self.driver.kill_all()
+        self.start()
+        return True
+
+    def _ended(self, driver: Driver) -> None:
+        """Of one that ended by itself: it said why, in our words."""
+        code, told = driver.process.returncode, driver.told()
+        said = _REFUSED.findall(told)
+        if code != 1 or not said or "Traceback" in told:
+            self.findings.append(f"a run ended with {code}: {told[-1500:]}")
+        self.gave_up.update(_first_words(text) for text in said[-1:])
+
+    # --- faults -----------------------------------------------------------------------------------
+
+    def kill_driver(self) -> None:
+        """The driver alone; its JVM finds out. The next run starts at once, while that may still be there."""
+        self.driver.kill_driver()
+        self._search_told()
+
+    def kill_all(self) -> None:
+        self.driver.kill_all()
+        self._search_told()
+
+    def kill_jvm(self) -> None:
+        """The command says so and ends."""
+        self.driver.kill(_JVM)
+        try:
+            self.driver.wait(PATIENCE_S)
+        except TimeoutError:
+            self.findings.append("a run whose JVM was killed did not end")
+        self._ended(self.driver)
+        self.driver.kill_all()
+
+    def kill_worker(self, dice: Random) -> bool:
+        """One of the Python processes of the JVM, whichever."""
+        workers = sorted(self._workers(), key=lambda process: process.pid)
+        with suppress(psutil.NoSuchProcess, IndexError):
+            dice.choice(workers).kill()
+            return True
+        return False
+
+    def limit_files(self, size: int) -> bool:
+        """No file of the JVM or of its Python processes grows beyond `size`, as on a full disk: those that are there,
+        and those that they fork."""
+        limited = False
+        for process in self.driver.everyone():
+            if process.pid != self.driver.process.pid:
+                with suppress(psutil.NoSuchProcess, ProcessLookupError):
+                    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+                    limited = True
+        return limited
+
+    def second(self) -> None:
+        """Another run of the same realm, at the same time: refused, unless the first one is between two attempts."""
+        other = self._new("--once", "--master", "local[1]")
+        try:
+            code = other.wait(PATIENCE_S)
+            if code not in (0, 1) or "Traceback" in other.told():
+                self.findings.append(f"a second run ended with {code}: {other.told()[-1500:]}")
+            self.gave_up.update(_first_words(text) for text in _REFUSED.findall(other.told())[-1:])
+        finally:
+            other.kill_all()
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """In good order."""
+        self.driver.process.send_signal(signal.SIGTERM)
+        if (code := self.driver.wait(PATIENCE_S)) not in (0, -signal.SIGTERM):  # or it had hardly begun
+            self.findings.append(f"a run that was asked to stop ended with {code}: {self.driver.told()[-1500:]}")
+        self._search_told()
+        self.driver.kill_all()
+
+    def drain(self) -> None:
+        """Everything that waits, without any fault."""
+        self._driver = self._new("--once", "--master", "local[2]")
+        if (code := self.driver.wait(PATIENCE_S)) != 0:
+            self.findings.append(f"a run without faults ended with {code}: {self.driver.told()[-3000:]}")
+        self.driver.kill_all()
+
+    def close(self) -> None:
+        if self._driver is not None:
+            self.driver.kill_all()
+
+    def failures(self) -> Counter[str]:
+        """What runs said of topics that failed and were tried again."""
+        said = Counter[str]()
+        for log in sorted(self._logs.glob("run-*.log")):
+            said.update(_first_words(text) for _, text in _FAILED.findall(log.read_text(errors="replace")))
+        return said
+
+    def _search_told(self) -> None:
+        if "Traceback" in self.driver.told():
+            self.findings.append(f"a run showed a traceback: {self.driver.told()[-1500:]}")
+
+    def _workers(self) -> list[psutil.Process]:
+        found = []
+        for process in self.driver.everyone():
+            with suppress(psutil.NoSuchProcess):
+                command = " ".join(process.cmdline())
+                if process.pid != self.driver.process.pid and _JVM not in command:
+                    found.append(process)
+        return found
+
+
+def _first_words(text: str) -> str:
+    """A message without its paths and numbers: what kind it is of."""
+    return re.sub(r"\d+", "N", re.sub(r"/\S+", "PATH", text))[:90]
+
+
+def search_path(directory: Path) -> str:
+    """PYTHONPATH with a directory in front."""
+    return os.pathsep.join(filter(None, [str(directory), os.environ.get("PYTHONPATH", "")]))
