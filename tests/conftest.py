@@ -74,6 +74,7 @@ HEAVY = (
     "protections/attribute/test_relay.py",
     "protections/searchable/test_truth.py",
     "protections/test_searchable.py",
+    "soak/test_every_byte.py",
     "trust/test_administration.py",
     "trust/test_center_crash.py",
     "trust/test_handles.py",

@@ -240,3 +240,16 @@ def test_a_failed_sync_at_open_is_no_open_log(tmp_path: Path, monkeypatch: pytes
         EmbeddedLog(tmp_path)
     with EmbeddedLog(tmp_path) as log:
         assert [r.data for r in log.read(0)] == [b"x"]
+
+
+def test_a_directory_that_cannot_be_synced_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever makes one gets an error of ours, not the operating system's."""
+
+    def fail(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(Unavailable, match=f"syncing {tmp_path} failed"):
+        files.make_directory(tmp_path / "new")
+    with pytest.raises(Unavailable, match="nothing was acknowledged"):
+        files.replace_file(tmp_path / "file", b"content")

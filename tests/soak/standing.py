@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import signal
+import subprocess
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,7 +20,7 @@ from tests.pipeline.drivers import Driver
 
 #: How long it may take to end, or to drain, on a machine that is busy with other things.
 PATIENCE_S: Final = 900.0
-OPTIONS: Final = ("--master", "local[2]", "--every", "500 milliseconds")
+OPTIONS: Final = ("--master", "local[2]", "--every", "2 seconds")
 _JVM: Final = "pyspark-shell"
 #: What a run that ends by itself says, or one that goes on says of a topic.
 _REFUSED: Final = re.compile(r"^refused: (.*)$", re.MULTILINE)
@@ -36,6 +37,8 @@ class Standing:
         self.gave_up = Counter[str]()
         self.findings: list[str] = []
         self._driver: Driver | None = None
+        #: A second run, while there is one.
+        self._other: Driver | None = None
 
     @property
     def driver(self) -> Driver:
@@ -52,6 +55,7 @@ class Standing:
 
     def look(self) -> bool:
         """Starts it again if it has ended by itself; whether that was so."""
+        self._look_at_second(0.0)
         if self.driver.process.poll() is None:
             return False
         self._ended(self.driver)
@@ -83,7 +87,7 @@ class Standing:
         self.driver.kill(_JVM)
         try:
             self.driver.wait(PATIENCE_S)
-        except TimeoutError:
+        except subprocess.TimeoutExpired:
             self.findings.append("a run whose JVM was killed did not end")
         self._ended(self.driver)
         self.driver.kill_all()
@@ -107,21 +111,31 @@ class Standing:
                     limited = True
         return limited
 
-    def second(self) -> None:
+    def second(self) -> bool:
         """Another run of the same realm, at the same time: refused, unless the first one is between two attempts."""
-        other = self._new("--once", "--master", "local[1]")
+        if self._other is not None:
+            return False
+        self._other = self._new("--once", "--master", "local[1]")
+        return True
+
+    def _look_at_second(self, seconds: float) -> None:
+        other = self._other
+        if other is None or (not seconds and other.process.poll() is None):
+            return
         try:
-            code = other.wait(PATIENCE_S)
+            code = other.wait(seconds)
             if code not in (0, 1) or "Traceback" in other.told():
                 self.findings.append(f"a second run ended with {code}: {other.told()[-1500:]}")
             self.gave_up.update(_first_words(text) for text in _REFUSED.findall(other.told())[-1:])
         finally:
             other.kill_all()
+            self._other = None
 
     # --- the end ----------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """In good order."""
+        """In good order, a second one first."""
+        self._look_at_second(PATIENCE_S)
         self.driver.process.send_signal(signal.SIGTERM)
         if (code := self.driver.wait(PATIENCE_S)) not in (0, -signal.SIGTERM):  # or it had hardly begun
             self.findings.append(f"a run that was asked to stop ended with {code}: {self.driver.told()[-1500:]}")
@@ -136,8 +150,9 @@ class Standing:
         self.driver.kill_all()
 
     def close(self) -> None:
-        if self._driver is not None:
-            self.driver.kill_all()
+        for each in (self._driver, self._other):
+            if each is not None:
+                each.kill_all()
 
     def failures(self) -> Counter[str]:
         """What runs said of topics that failed and were tried again."""

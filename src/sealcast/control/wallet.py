@@ -29,7 +29,7 @@ from sealcast.control.center.rules import MoreRules, nothing_more
 from sealcast.control.center.service import KeyCenter
 from sealcast.control.correspondence import Correspondent
 from sealcast.control.envelopes import ControlMessage, ProvenMessage
-from sealcast.errors import CannotOpen, FrameRejected, Rejected, TokenRejected, Unavailable
+from sealcast.errors import CannotOpen, FrameRejected, Misuse, Rejected, TokenRejected, Unavailable
 from sealcast.log import files
 from sealcast.log.closing import Closing
 from sealcast.primitives.secrets import Secret, Unpicklable
@@ -39,7 +39,7 @@ from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.topic_keys import EntityKeys, open_entity_keys
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState
-from sealcast.trust.tokens import claims
+from sealcast.trust.tokens import claims, gates
 from sealcast.trust.tokens.claims import Claims
 
 #: How often a center that does not answer is asked again while what is held still serves.
@@ -213,8 +213,21 @@ class Wallet(Unpicklable, Closing):
         with suppress(OSError):
             if path is not None and path.stat().st_size <= _MAX_FILE_BYTES:
                 held = _held(topic, right, path.read_bytes())
-                return held if held is not None and held.claims.subject == self.name else None
+                return held if held is not None and self._is_whole(held, state) else None
         return None
+
+    def _is_whole(self, held: Held, state: RealmState) -> bool:
+        """Whether a file still has what the center gave: a token that it signed for this entity, and keys that open. A
+        broker would refuse events under another one, after their publisher was told that they are published."""
+        about, key = state.topic(held.topic), state.entity(self.name).verify_key
+        try:
+            gate = gates.gate(state.founding, [state.entity(about.center)], state.revoked)
+            gate.verify(held.token, about, self.realm.clock(), held.right, key, holder=self.name)
+            for epoch in held.given.pair_keys:
+                self.topic_keys(held, epoch)
+        except (Rejected, Misuse):
+            return False
+        return True
 
     def _path(self, state: RealmState, topic: str, right: Right) -> Path | None:
         return None if self._directory is None else self._directory / f"{state.topic(topic).id.hex()}.{right}"

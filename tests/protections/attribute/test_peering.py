@@ -14,6 +14,7 @@ import pytest
 
 from sealcast import Event, Publisher, Realm, Subscriber
 from sealcast.errors import FrameRejected, Locked, Misuse, Rejected, SealcastError
+from sealcast.log import noted
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.peer_log import PeerLogWriter
 from sealcast.model.protection import protection_of
@@ -455,9 +456,14 @@ def test_a_damaged_note_of_what_was_heard_asks_for_everything(tmp_path: Path) ->
     first = AwayNote(path, lambda: 50_000_000)
     assert first.seconds is None and first.since_us == 50_000_000
     first.heard(2.0)
-    assert json.loads(path.read_text()) == {"since": 50_000_000, "heard": 48_000_000}
+    assert noted.decode(path.read_bytes()) == {"since": 50_000_000, "heard": 48_000_000}
     again = AwayNote(path, lambda: 60_000_000)
     assert (again.seconds, again.since_us) == (12.0, 50_000_000)
     path.write_bytes(b"")
     damaged = AwayNote(path, lambda: 60_000_000)
     assert (damaged.seconds, damaged.since_us) == (60.0, 60_000_000)
+    first.heard(2.0)
+    good = path.read_bytes()
+    for at in range(len(good)):  # also a digit that became another one
+        path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        assert AwayNote(path, lambda: 60_000_000).seconds == 60.0, at

@@ -6,9 +6,9 @@ entry that is not there proves nothing; one that is there binds who signed it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
+from sealcast.log import noted
 from sealcast.log.peer_log import PeerLogReader
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.handles import OpenRealm
@@ -35,7 +35,7 @@ def has_spoken(realm: OpenRealm, topic: str, name: str) -> bool:
 def heard_until_us(realm: OpenRealm, topic: str, name: str) -> int | None:
     """Up to when a peer heard everything, by its own word; None where it has not said so."""
     try:
-        return int(json.loads(realm.paths.topic(topic, name).heard.read_bytes()[:1024])["heard"])
+        return int(noted.decode(realm.paths.topic(topic, name).heard.read_bytes()[:1024])["heard"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from sealcast.broker.columns import piece_row
 from sealcast.errors import Corrupt
-from sealcast.log import files
+from sealcast.log import files, noted
 from sealcast.log.annals import JournalSigner
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.piece_reader import PieceReader, hop_reader
@@ -45,6 +45,8 @@ HOPS: Final = "hops"
 CACHE_BYTES: Final = 8 << 20
 #: Of all keepers, before events are looked at: filters that never end do not keep them waiting for ever.
 MAX_PASSES: Final = 16
+#: The note on whom it takes records from, in the order of its offsets: its name, and what it says.
+_UPSTREAMS: Final = "upstreams"
 
 
 @lru_cache(MAX_OPEN)
@@ -157,7 +159,7 @@ class HopStep(OpenStep):
         if not above.issubset(known):
             self._known = (*known, *sorted(above.difference(known)))
             files.make_directory(self._note.parent)
-            files.replace_file(self._note, json.dumps(self._known).encode())
+            noted.write(self._note, {_UPSTREAMS: self._known})
         return self._known
 
     def _stood_below(self, overlay: Overlay) -> list[str]:
@@ -172,15 +174,18 @@ class HopStep(OpenStep):
 
     def _noted(self) -> tuple[str, ...]:
         try:
-            return tuple(str(name) for name in json.loads(self._note.read_bytes()))
+            raw = self._note.read_bytes()
+            # A list is what releases wrote that kept no check.
+            names = json.loads(raw) if raw.startswith(b"[") else noted.decode(raw)[_UPSTREAMS]
+            return tuple(str(name) for name in names)
         except FileNotFoundError:
             return ()
-        except (OSError, ValueError, TypeError):
-            raise Corrupt(f"{self._note} cannot be read", hint="restore it from a copy") from None
+        except (OSError, ValueError, TypeError, KeyError):
+            raise Corrupt(f"{self._note} is not as it was written", hint="restore it from a copy") from None
 
     @property
     def _note(self) -> Path:
-        return self.paths.root / "upstreams"
+        return self.paths.root / _UPSTREAMS
 
     def reader(self, upstream: str) -> PieceReader[HopPiece]:
         """What one of them has."""

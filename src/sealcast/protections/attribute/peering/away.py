@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from sealcast.log import files
+from sealcast.log import files, noted
 
 _MICROSECONDS: Final = 1_000_000
 
@@ -20,7 +19,7 @@ class AwayNote:
         self.since_us, heard = clock(), None
         if path.exists():
             try:
-                body = json.loads(path.read_bytes()[:1024])
+                body = noted.decode(path.read_bytes()[:1024])
                 self.since_us, heard = int(body["since"]), int(body["heard"])
             except (ValueError, KeyError, TypeError):
                 heard = 0  # damaged: it asks for everything, and says that it does not know what it missed
@@ -36,4 +35,4 @@ class AwayNote:
     def heard(self, behind: float) -> None:
         body = {"since": self.since_us, "heard": self._clock() - int(behind * _MICROSECONDS)}
         files.make_directory(self._path.parent)
-        files.replace_file(self._path, json.dumps(body).encode())
+        noted.write(self._path, body)

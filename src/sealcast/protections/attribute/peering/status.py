@@ -75,9 +75,9 @@ def read(realm: OpenRealm, name: str) -> dict[str, Any] | None:
         body = json.loads(_path(realm, name).read_bytes()[:MAX_BYTES])
     except (FileNotFoundError, ValueError):
         return None
-    if not isinstance(body, dict):
+    if not isinstance(body, dict) or type(body.get("time_us")) is not int:
         return None
-    return {**body, "live": realm.clock() - int(body.get("time_us", 0)) < STALE_US}
+    return {**body, "live": realm.clock() - body["time_us"] < STALE_US}
 
 
 def all_here(realm: OpenRealm) -> list[dict[str, Any]]:
