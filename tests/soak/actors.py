@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -57,9 +57,6 @@ def publish(asked: dict[str, Any], journal: Journal) -> None:
 
     number = Published(Path(asked["journal"])).next
     with Publisher(asked["realm"], asked["topic"], asked["name"]) as publisher:
-        if asked.get("room") is not None:
-            size = max((file.stat().st_size for file in publisher.directory.rglob("*.seg")), default=0)
-            soft_limit(size + asked["room"])
         while True:
             allowed = int(Path(asked["allowance"]).read_text() or 0)
             count = asked["frame"]
@@ -69,16 +66,17 @@ def publish(asked: dict[str, Any], journal: Journal) -> None:
             made = events(asked["name"], number, count)
             journal.note("begin", number, count)
             number += count
-            publisher.publish(made)
+            size = max((file.stat().st_size for file in publisher.directory.rglob("*.seg")), default=0)
+            with on_full_disk(size, asked.get("room")):
+                publisher.publish(made)
             journal.note("acknowledged")
 
 
 def subscribe(asked: dict[str, Any], journal: Journal) -> None:
-    """Reads and acknowledges; with `once`, until there is nothing more."""
+    """Reads and acknowledges; with `once`, until there is nothing more. With `room`, it cannot save its cursor, until
+    it was refused once."""
     from sealcast.clients.subscriber import Subscriber
 
-    if asked.get("room") is not None:
-        soft_limit(asked["room"])
     with Subscriber(asked["realm"], asked["topic"], asked["name"]) as reader:
         while True:
             found = reader.poll(asked.get("batch", 700))
@@ -87,7 +85,8 @@ def subscribe(asked: dict[str, Any], journal: Journal) -> None:
                 raise AssertionError(f"a broker sent what it should not: {reader.dropped}")
             if found:
                 journal.note("got", [named(event.payload) for event in found])
-                reader.ack()
+                with on_full_disk(0, asked.get("room")):
+                    reader.ack()
                 journal.note("acknowledged")
             elif asked.get("once"):
                 os._exit(0)
@@ -114,9 +113,15 @@ ROLES: Final[dict[str, Callable[[dict[str, Any], Journal], None]]] = {
 }
 
 
-def soft_limit(size: int) -> None:
-    """No file of this process grows beyond `size`, as on a full disk."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+@contextlib.contextmanager
+def on_full_disk(size: int, room: int | None) -> Iterator[None]:
+    """With `room`, no file of this process grows beyond `size` and so much more, as on a full disk."""
+    if room is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + room, resource.RLIM_INFINITY))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
 def child(asked: dict[str, Any]) -> None:
@@ -131,12 +136,10 @@ def child(asked: dict[str, Any]) -> None:
             try:
                 ROLES[asked["role"]](asked, journal)
             except SealcastError as error:
-                soft_limit(resource.RLIM_INFINITY)  # first: its journal is a file, too
                 asked["room"] = None
                 journal.note("error", type(error).__name__, error.message)
                 time.sleep(RETRY_S)
     except BaseException as error:  # noqa: BLE001
-        soft_limit(resource.RLIM_INFINITY)
         traceback.print_exc()
         code = getattr(error, "code", None)
         journal.note("UNEXPECTED", f"{type(error).__name__} {code or error}")

@@ -193,10 +193,12 @@ class Slice:
         self._start(*who, **more)
         return True
 
-    def _down(self, kill: Callable[[], None]) -> None:
-        kill()
+    def _down(self, kill: Callable[[], bool]) -> bool:
+        if not kill():
+            return False
         self._search(self._temporary, self._logs)
         self.standing.start()
+        return True
 
     def _full_disk(self) -> bool:
         if not self.standing.limit_files(self._dice.choice([0, 1_000, 16_384, 200_000])):

@@ -73,17 +73,22 @@ class Standing:
 
     # --- faults -----------------------------------------------------------------------------------
 
-    def kill_driver(self) -> None:
+    def kill_driver(self) -> bool:
         """The driver alone; its JVM finds out. The next run starts at once, while that may still be there."""
         self.driver.kill_driver()
         self._search_told()
+        return True
 
-    def kill_all(self) -> None:
+    def kill_all(self) -> bool:
         self.driver.kill_all()
         self._search_told()
+        return True
 
-    def kill_jvm(self) -> None:
-        """The command says so and ends."""
+    def kill_jvm(self) -> bool:
+        """The command says so and ends. False if it has none yet."""
+        found = [each for each in self.driver.everyone() if _JVM in _command(each)]
+        if not found:
+            return False
         self.driver.kill(_JVM)
         try:
             self.driver.wait(PATIENCE_S)
@@ -91,6 +96,7 @@ class Standing:
             self.findings.append("a run whose JVM was killed did not end")
         self._ended(self.driver)
         self.driver.kill_all()
+        return True
 
     def kill_worker(self, dice: Random) -> bool:
         """One of the Python processes of the JVM, whichever."""
@@ -168,11 +174,16 @@ class Standing:
     def _workers(self) -> list[psutil.Process]:
         found = []
         for process in self.driver.everyone():
-            with suppress(psutil.NoSuchProcess):
-                command = " ".join(process.cmdline())
-                if process.pid != self.driver.process.pid and _JVM not in command:
-                    found.append(process)
+            if process.pid != self.driver.process.pid and _JVM not in _command(process):
+                found.append(process)
         return found
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def _first_words(text: str) -> str:

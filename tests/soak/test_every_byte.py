@@ -29,7 +29,7 @@ from tests.pipeline.drivers import ROOT
 #: database's page, and of a frontier's slot, is padding.
 BLOCK: Final = 32
 #: Of each protection, in `make test`.
-SAMPLE: Final = 60
+SAMPLE: Final = 40
 #: Locks are empty or say who held them last. The registry's journals are gone when nobody has it open.
 NOT_READ: Final = (".lock", "-wal", "-shm")
 ACCEPTED: Final = {"Corrupt", "Found", "Misuse", "NotFound", "CannotOpen", "KeyMissing", "Unavailable"}
