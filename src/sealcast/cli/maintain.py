@@ -38,6 +38,7 @@ def maintain() -> None:
         "tokens": dict(done.tokens),
         "told": len(said),
         "layer_keys": {"announced": dict(done.announced), "forgotten": dict(done.forgotten)},
+        "forgot_epochs": list(done.forgot),
         "removed_nodes": {topic: list(names) for topic, names in done.mended.items()},
         "advertised": advertised,
     }
@@ -118,3 +119,5 @@ def _lines(done: Maintained) -> Iterator[str]:
         yield f"topic {topic!r}: {talk.counted(count, 'agreement key')} announced"
     for topic, count in done.forgotten.items():
         yield f"topic {topic!r}: {talk.counted(count, 'old agreement key')} forgotten"
+    for center in done.forgot:
+        yield f"key center {center!r} forgot keys of past epochs that nobody needs"

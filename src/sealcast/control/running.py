@@ -100,11 +100,13 @@ class Running(Closing, Unpicklable):
             pass
 
     def rotate_due(self, messages: Mapping[str, int]) -> dict[str, str]:
-        """What is due by the topics' own limits; the topics that were rotated, with the reason."""
+        """Does what is due by the topics' own limits, and lets centers forget past epochs that nobody needs; the topics
+        that were rotated, with the reason."""
         now, due = self._realm.clock(), dict[str, str]()
         for served in self.services:
             if served.center is not None:
                 due |= served.center.rotate_due(now, messages)
+                served.center.forget(now)
         return due
 
     def sweep(self) -> int:

@@ -178,6 +178,10 @@ class Registry:
         """Adds all changes, or none."""
         return self.transact(lambda _: changes, *authors).version
 
+    def time_of(self, version: int) -> int:
+        """When a version was written, by its writer's clock; 0 for the empty registry."""
+        return next((at_us for _, at_us, _ in self.changes(version, version)), 0)
+
     def transact(self, decide: Callable[[RealmState], Sequence[Change]], *authors: Author) -> RealmState:
         """Adds what `decide` makes of the newest state, which nobody changes in between; the state after, durable.
 

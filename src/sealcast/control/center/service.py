@@ -32,7 +32,7 @@ class KeyCenter(Unpicklable):
     """Answers for one center. It is a `service.Handler`."""
 
     def __init__(self, realm: OpenRealm, secrets: CenterSecrets, more: MoreRules = nothing_more) -> None:
-        self._realm, self._author = realm, secrets.identity.author
+        self._realm, self._author, self._name = realm, secrets.identity.author, secrets.name
         self._proofs = ProofRecords(realm.paths.root / "centers" / secrets.name / "standing.sqlite")
         self._rules = Rules(secrets, realm.id, self._proofs.get, more)
         self.kinds = self._rules.kinds
@@ -64,6 +64,12 @@ class KeyCenter(Unpicklable):
 
         self._realm.registry.transact(changes, self._author)
         return due
+
+    def forget(self, now_us: int) -> bool:
+        """Forgets, in its file, what nobody needs of past epochs (`CenterSecrets.forget`); whether anything was."""
+        state, path = self._realm.state(), self._realm.paths.center_key(self._name)
+        topics, seen = [found.topic for found in state.topics.values()], self._realm.registry.time_of(state.version)
+        return path.exists() and CenterSecrets.forget(path, topics, now_us, seen)
 
     def close(self) -> None:
         self._proofs.close()

@@ -16,7 +16,8 @@ from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.layer_keys import LayerKeyring
 from sealcast.trust.keys.topic_keys import EntityKeys, TopicKeys
-from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.changes import Right, RotateTopic
+from sealcast.trust.realm.topics import Topic
 
 #: The keys of a topic in an epoch.
 KeysOf = Callable[[int], TopicKeys]
@@ -51,10 +52,9 @@ def steal(realm: Realm, name: str, *, tokens: bool = True) -> Loot:
         if Role.BROKER in who.roles:
             loot.topic_keys[topic] = partial(realm.broker(name).topic_keys, state, found.topic)
         if Role.KEY_CENTER in who.roles:
-            # Who has its secret derives whatever it likes, also for topics and epochs that are not its own.
-            loot.topic_keys[topic] = partial(
-                realm.center(name).topic_keys, replace(found.topic, center=name, center_since=1)
-            )
+            # Who has its file derives what it can, as long as it was the topic's center, and whoever is now.
+            about = replace(_managed(realm, found.topic, name), center=name, center_since=1)
+            loot.topic_keys[topic] = partial(realm.center(name).topic_keys, about)
         if found.topic.protection.overlay:
             keyring = LayerKeyring(realm, loot.identity)
             for epoch in keyring.epochs(state, found.topic):
@@ -63,6 +63,17 @@ def steal(realm: Realm, name: str, *, tokens: bool = True) -> Loot:
             with suppress(Rejected, Unavailable), Wallet(realm, name, identity=loot.identity, keep=False) as wallet:
                 loot.tokens[topic] = wallet.get(topic, Right.PUBLISH, state).token
     return loot
+
+
+def _managed(realm: Realm, topic: Topic, center: str) -> Topic:
+    """A topic as it was when a center managed it last; as it is, if it never did."""
+    if topic.center == center:
+        return topic
+    moves = [
+        v for v, _, c in realm.registry.changes() if isinstance(c, RotateTopic) and c.topic == topic.name and c.center
+    ]
+    before = (realm.state(version - 1).topic(topic.name) for version in reversed(moves))
+    return next((then for then in before if then.center == center), topic)
 
 
 def _identity(realm: Realm, name: str, roles: frozenset[Role]) -> Identity:

@@ -9,10 +9,14 @@ authority's renews certificates, and one that has none does nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from sealcast.errors import Unavailable
 from sealcast.trust.admin import entities, overlays, subscriptions, topics
 from sealcast.trust.admin.handle import Handle
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.keys.centers import CenterSecrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +34,11 @@ class Maintained:
     forgotten: Mapping[str, int] = field(default_factory=dict)
     #: Brokers that were revoked and taken out of overlays, by topic.
     mended: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: Key centers that forgot what nobody needs any more of past epochs.
+    forgot: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        done = (self.certificates, self.rotated, self.tokens, self.announced, self.forgotten, self.mended)
+        done = (self.certificates, self.rotated, self.tokens, self.announced, self.forgotten, self.mended, self.forgot)
         return any(map(bool, done))
 
 
@@ -47,4 +53,18 @@ def maintain(realm: Handle, counts: Mapping[str, int] | None = None) -> Maintain
     tokens = {name: count for name in here if (count := subscriptions.renew_subscriptions(realm, name))}
     mended, announced = overlays.mend_overlays(realm), overlays.announce_layer_keys(realm)
     certified = tuple(entity.name for entity in renewed)
-    return Maintained(certified, rotated, tokens, announced, overlays.forget_layer_keys(realm), mended)
+    forgot = forget_epochs(realm)
+    return Maintained(certified, rotated, tokens, announced, overlays.forget_layer_keys(realm), mended, forgot)
+
+
+def forget_epochs(realm: Handle) -> tuple[str, ...]:
+    """Lets the key centers whose secrets are here forget past epochs that nobody needs; those that did."""
+    state, now = realm.state(), realm.clock()
+    topics, seen = [found.topic for found in state.topics.values()], realm.registry.time_of(state.version)
+    forgot = list[str]()
+    for center in state.holders(Role.KEY_CENTER):
+        path = realm.paths.center_key(center.name)
+        # Under a lock that is not at hand: whoever runs the center lets it forget.
+        with suppress(Unavailable):
+            forgot += [center.name] * (path.exists() and CenterSecrets.forget(path, topics, now, seen))
+    return tuple(forgot)

@@ -139,6 +139,9 @@ class Issuer(Unpicklable):
         known = range(max(FIRST_EPOCH, about.center_since), about.epoch + 1)
         wanted = [epoch for epoch in known if epoch == about.epoch - 1 or about.epoch_admissible(epoch, at_us)]
         lacking = [epoch for epoch in wanted if state.topic_key(topic, epoch, broker) is None]
+        # Earlier epochs that the center has forgotten it cannot hand over; the present one it must.
+        center: CenterSecrets = self.center(about.center)
+        lacking = [epoch for epoch in lacking if epoch == about.epoch or center.has(about, epoch)]
         return [self.keys(about, epoch).for_broker(about, who) for epoch in lacking]
 
 

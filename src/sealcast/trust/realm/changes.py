@@ -135,6 +135,8 @@ class CreateTopic:
     at_us: int = 0
     #: The algorithm by which its groups of subscribers get their keys.
     group_keys: str = DEFAULT_GROUP_KEYS
+    #: Its keys are of a chain (`keys.centers`); those of earlier releases were not.
+    chained: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,8 @@ class RotateTopic:
     at_us: int
     #: The key center that makes this epoch's keys and all after it; the one that made the last one's, if none is named.
     center: str = ""
+    #: This epoch's keys, and those after it, are of a chain.
+    chained: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,6 +427,8 @@ def from_json(kind: str, body: Mapping[str, Any]) -> Change:
             }
         if kind == CreateTopic.kind and "parameters" not in body:  # as the first releases stored it
             body = {**body, "parameters": {}}
+        if kind in (CreateTopic.kind, RotateTopic.kind) and "chained" not in body:  # as releases before 0.3 did
+            body = {**body, "chained": False}
         return cls(**{k: decoders[k](v) if k in decoders else v for k, v in body.items()})
     except (KeyError, TypeError, ValueError, SchemaRejected, ParameterRejected, Misuse) as error:
         raise Corrupt(

@@ -45,6 +45,8 @@ class Topic:
     center_since: int = FIRST_EPOCH
     #: The algorithm by which its groups of subscribers get their keys.
     group_keys: str = DEFAULT_GROUP_KEYS
+    #: The first epoch of this center's whose keys are of a chain that is forgotten from its beginning on; 0 before any.
+    chained_since: int = FIRST_EPOCH
 
     def epoch_admissible(self, epoch: int, log_time_us: int) -> bool:
         """Whether a frame sealed in `epoch` and appended to the log at that time is admitted."""
@@ -65,6 +67,17 @@ class Topic:
             return None
         looked_back = max(2 * (given.max_skew_s + given.stale_after_s), 0 if retained is None else retained.seconds)
         return max(given.frames_kept_s, -(-4 * looked_back // 3)) * _MICROSECONDS
+
+    def first_needed(self, now_us: int) -> int:
+        """The first epoch whose keys a center may be asked for: frames that were sealed in it are taken, or are kept,
+        and a broker may join that has them to open."""
+        kept_us, epoch = self.frames_kept_us, self.epoch
+        if kept_us is None:
+            return FIRST_EPOCH
+        needed_us = self.parameters.grace_s * _MICROSECONDS + kept_us
+        while epoch > FIRST_EPOCH and now_us <= self.epoch_starts[epoch - FIRST_EPOCH] + needed_us:
+            epoch -= 1
+        return epoch
 
     def rotation_due(self, now_us: int, messages: int = 0) -> str | None:
         """Why the current epoch's key should be replaced, if it should: it is too old, or has served too much."""

@@ -26,8 +26,9 @@ from sealcast.trust.vault import private, unlock
 from sealcast.trust.vault.unlock import Lock, Unlock
 
 FORMAT: Final = 2
-#: More than any key file of ours has; a wrong path is noticed before it is read whole.
-MAX_BYTES: Final = 65_536
+#: More than any key file of ours has: a key center's holds some hundred bytes for each of its topics. A wrong path is
+#: noticed before it is read whole.
+MAX_BYTES: Final = 8 << 20
 _NONCE: Final = bytes(NONCE_BYTES)
 _RESTORE: Final = "restore it from a copy; keys cannot be made again"
 
@@ -75,6 +76,11 @@ class KeyFile:
 def write(path: Path, kind: str, body: Mapping[str, object]) -> None:
     """A new file, durable on return. All of `body` is sealed."""
     private.create(path, _seal(unlock.for_writing(), kind, json.dumps(body).encode()).to_bytes())
+
+
+def replace(path: Path, kind: str, body: Mapping[str, object]) -> None:
+    """Another content for a file that is there, under the same kind of lock; durable on return."""
+    private.replace(path, _seal(unlock.for_writing(), kind, json.dumps(body).encode()).to_bytes())
 
 
 def write_many(kind: str, bodies: Mapping[Path, Mapping[str, object]]) -> None:

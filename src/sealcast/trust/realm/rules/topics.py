@@ -62,6 +62,7 @@ def create_topic(draft: Draft, change: CreateTopic) -> None:
         (change.at_us,),
         change.owner,
         group_keys=change.group_keys,
+        chained_since=FIRST_EPOCH if change.chained else 0,
     )
     draft.open[change.name] = TopicTables(TopicState(topic))
 
@@ -87,7 +88,9 @@ def rotate_topic(draft: Draft, change: RotateTopic) -> None:
     rotated = replace(topic, epoch=change.epoch, epoch_starts=(*topic.epoch_starts, change.at_us))
     if change.center and change.center != topic.center:
         draft.holder(change.center, Role.KEY_CENTER)
-        rotated = replace(rotated, center=change.center, center_since=change.epoch)
+        rotated = replace(rotated, center=change.center, center_since=change.epoch, chained_since=0)
+    if change.chained and not rotated.chained_since:
+        rotated = replace(rotated, chained_since=change.epoch)
     tables.topic = rotated
 
 
