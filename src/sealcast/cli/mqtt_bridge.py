@@ -37,12 +37,16 @@ def bridge(
     ] = "broker",
     once: Annotated[bool, typer.Option("--once", help="Stop when nothing is left to do.")] = False,
     prometheus: Annotated[int | None, typer.Option(metavar="PORT", help="Serve metrics on 127.0.0.1:PORT.")] = None,
+    prometheus_token: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Show metrics to those alone who send the token in this file.")
+    ] = None,
 ) -> None:
     """Carry frames from an MQTT broker into the log, and subscribers' mail out to it, until Ctrl-C.
 
     A frame is acknowledged when it is durable in the log. Mail counts as delivered when the MQTT broker has
     acknowledged it. A bridge that was killed continues where it stopped. It has no keys: it can read nothing.
     """
+    from sealcast.broker.metrics_page import read_token
     from sealcast.mqtt.bridge import Bridge
     from sealcast.mqtt.counting import serve_counts
     from sealcast.mqtt.link import MqttLink
@@ -59,7 +63,7 @@ def bridge(
         ) as made,
     ):
         if prometheus is not None:
-            served = held.enter_context(serve_counts("bridge", made.counts, prometheus))
+            served = held.enter_context(serve_counts("bridge", made.counts, prometheus, read_token(prometheus_token)))
             talk.note(f"metrics on http://127.0.0.1:{served.port}/metrics")
         stop = held.enter_context(stop_asked())
         counts = made.run(stop, once=once)

@@ -29,6 +29,9 @@ def broker(
     node: Annotated[str, typer.Option("--broker", metavar="NAME", help="Whose halves it matches with.")] = "broker",
     keep: Annotated[int, typer.Option("--keep-mib", metavar="N", min=16, help="Of events, for clients away.")] = 1024,
     prometheus: Annotated[int | None, typer.Option(metavar="PORT", help="Serve metrics on 127.0.0.1:PORT.")] = None,
+    prometheus_token: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Show metrics to those alone who send the token in this file.")
+    ] = None,
 ) -> None:
     """Be an MQTT broker (3.1.1) for the realm's searchable topics, until Ctrl-C.
 
@@ -45,7 +48,7 @@ def broker(
     begin = time.monotonic()
     with ExitStack() as held:
         stop = held.enter_context(stop_asked())
-        counts = asyncio.run(_serve(held, address, node, keep << 20, prometheus, stop))
+        counts = asyncio.run(_serve(held, address, node, keep << 20, (prometheus, prometheus_token), stop))
     names = ("events", "deliveries", "refused", "connections")
     document = {**dict.fromkeys(names, 0), **counts, "seconds": round(time.monotonic() - begin, 3)}
     said = (
@@ -56,8 +59,9 @@ def broker(
 
 
 async def _serve(
-    held: ExitStack, address: Address, node: str, keep: int, prometheus: int | None, stop: Event
+    held: ExitStack, address: Address, node: str, keep: int, metrics: tuple[int | None, Path | None], stop: Event
 ) -> Counter[str]:
+    from sealcast.broker.metrics_page import read_token
     from sealcast.errors import Bug, SealcastError
     from sealcast.mqtt.broker import MatchingBroker
     from sealcast.mqtt.counting import serve_counts
@@ -65,8 +69,9 @@ async def _serve(
     made = MatchingBroker(talk.open_broker_realm(), address, broker=node, max_bytes=keep, told=talk.note)
     await made.begin()
     talk.note(f"listening on {address.host}:{address.port}; Ctrl-C stops in good order")
-    if prometheus is not None:
-        served = held.enter_context(serve_counts("broker", made.counts, prometheus))
+    port, token = metrics
+    if port is not None:
+        served = held.enter_context(serve_counts("broker", made.counts, port, read_token(token)))
         talk.note(f"metrics on http://127.0.0.1:{served.port}/metrics")
     while not stop.is_set() and made.failed() is None:
         await asyncio.sleep(0.05)

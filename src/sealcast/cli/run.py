@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,6 +38,9 @@ def run(
     prometheus: Annotated[
         int | None, typer.Option(metavar="PORT", help="Serve metrics on this port of the loopback interface.")
     ] = None,
+    prometheus_token: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Show metrics to those alone who send the token in this file.")
+    ] = None,
 ) -> None:
     """Run the pipeline: admit, match, group, seal, deliver, until Ctrl-C, or with --once until all is done.
 
@@ -51,17 +55,19 @@ def run(
     """
     here = talk.open_realm() if node is None else talk.open_broker_realm()
     _exists(here.state(), topics, node)
+    from sealcast.broker.metrics_page import read_token
     from sealcast.pipeline.metrics import Metrics
     from sealcast.pipeline.run import queries_of
     from sealcast.pipeline.run import run as run_pipeline
     from sealcast.pipeline.session import session
 
+    token = read_token(prometheus_token)
     queries_of(here, topics or (), node)  # what cannot be run is said before Spark takes its time
     talk.note("starting Spark ...")
     begin, metrics, shown = time.monotonic(), Metrics(), _Shown()
     with ExitStack() as held:
         if prometheus is not None:
-            served = held.enter_context(metrics.serve(prometheus))
+            served = held.enter_context(metrics.serve(prometheus, token))
             talk.note(f"metrics on http://127.0.0.1:{served.port}/metrics")
         spark = session(master, short_lived=once, clients=False)
         if node is None:

@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from sealcast.broker.metrics_page import MetricsPage, serve
+from sealcast.primitives.secrets import Secret
 
 
 class _Counts(Collector):
@@ -21,8 +22,8 @@ class _Counts(Collector):
             yield CounterMetricFamily(f"sealcast_mqtt_{self._what}_{name}", text, value=count)
 
 
-def serve_counts(what: str, counts: Mapping[str, int], port: int) -> MetricsPage:
+def serve_counts(what: str, counts: Mapping[str, int], port: int, token: Secret | None = None) -> MetricsPage:
     """Serves the counts as they are when somebody looks."""
     registry = CollectorRegistry()
     registry.register(_Counts(what, counts))
-    return serve(registry, port)
+    return serve(registry, port, token)

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from sealcast.broker.columns import COUNTS, REJECTED
 from sealcast.broker.metrics_page import MetricsPage, serve
+from sealcast.primitives.secrets import Secret
 
 #: The name under which a query's counts are observed.
 OBSERVED: Final = "sealcast"
@@ -99,8 +100,8 @@ class Metrics:
         """A sample, for tests and `status`."""
         return self.registry.get_sample_value(name, labels) or 0.0
 
-    def serve(self, port: int) -> MetricsPage:
-        return serve(self.registry, port)
+    def serve(self, port: int, token: Secret | None = None) -> MetricsPage:
+        return serve(self.registry, port, token)
 
 
 def finished(progress: StreamingQueryProgress) -> FinishedBatch | None:
