@@ -12,7 +12,7 @@ from sealcast.lab.tariq.real import RealTopic
 from sealcast.lab.tariq.simulate import Simulation
 from sealcast.lab.tariq.workloads import Workload
 from sealcast.overlay.peers.port import Dissemination, PeerSettings
-from sealcast.primitives.pairing import NAMES, named
+from sealcast.primitives.pairing import available, named
 from sealcast.protections.attribute.scheme import AttributeRejected, Profile, TagKind
 from sealcast.wire import cbor
 from sealcast.wire.peers import event_id
@@ -88,7 +88,7 @@ def test_peers_with_real_credentials_get_and_open_what_they_want(
     assert opened > 10
 
 
-@pytest.mark.parametrize("library", NAMES)
+@pytest.mark.parametrize("library", available())
 def test_a_real_request_opens_for_who_covers_it_and_for_nobody_else(library: str) -> None:
     topic = RealTopic(ATTRIBUTES, DEPTH, pairing=named(library))
     maker = topic.credentials("maker", Meter())

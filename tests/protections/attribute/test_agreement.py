@@ -14,7 +14,7 @@ from sealcast.errors import CannotOpen
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.labels import StringPlan
 from sealcast.model.schema import Value
-from sealcast.primitives.pairing import NAMES, named
+from sealcast.primitives.pairing import available, named
 from sealcast.protections.attribute import scheme
 from sealcast.protections.attribute.credentials import EventSpace, WantedLabels
 from sealcast.protections.attribute.scheme import (
@@ -72,7 +72,7 @@ def opened(opener: Opener, sealed: bytes) -> scheme.OpenedContent | None:
         return None
 
 
-@pytest.mark.parametrize(("library", "profile"), list(product(NAMES, Profile)), ids=str)
+@pytest.mark.parametrize(("library", "profile"), list(product(available(), Profile)), ids=str)
 def test_what_is_opened_is_what_the_filter_is_true_of(library: str, profile: Profile) -> None:
     topic, asker = Topic(library, profile), Asker(11)
     events = [asker.event() for _ in range(12)]
@@ -93,7 +93,7 @@ def test_what_is_opened_is_what_the_filter_is_true_of(library: str, profile: Pro
     assert 20 < found < 220
 
 
-@pytest.mark.parametrize("library", NAMES)
+@pytest.mark.parametrize("library", available())
 def test_the_joint_space_agrees_with_the_filter(library: str) -> None:
     topic, asker = Topic(library, Profile.A, joint=True), Asker(12)
     events = [asker.event() for _ in range(6)]
@@ -107,7 +107,7 @@ def test_the_joint_space_agrees_with_the_filter(library: str) -> None:
 
 def test_the_label_that_matched_is_found_by_its_tag() -> None:
     """Of many labels of one's own, the one that an event has is found without trying to decrypt with each."""
-    topic = Topic(NAMES[0], Profile.A)
+    topic = Topic(available()[0], Profile.A)
     (wanted,) = topic.space.subscriptions(condition("pulse IN (21, 30, 77, 99, 121, 150) AND ward IN ('a1', 'b1')"))
     assert len(wanted["pulse"]) == 6
     event = SCHEMA.parse({"pulse": 99, "ward": "b1"})
@@ -120,7 +120,7 @@ def test_the_label_that_matched_is_found_by_its_tag() -> None:
     assert [label for label, hit in zip(labels, hits, strict=True) if hit] == matched and len(matched) == 2
 
 
-@pytest.mark.parametrize("library", NAMES)
+@pytest.mark.parametrize("library", available())
 def test_keys_of_two_alternatives_do_not_mix(library: str) -> None:
     """One subscriber with two subscriptions does not open what matches half of each (paper, section 4.3)."""
     topic = Topic(library, Profile.A)
@@ -132,7 +132,7 @@ def test_keys_of_two_alternatives_do_not_mix(library: str) -> None:
 
 def test_what_a_publisher_may_not_publish_is_found_out_after_opening() -> None:
     """A publisher for ward a seals an event for everyone's labels of ward b, and signs in the name of ward a."""
-    topic = Topic(NAMES[0], Profile.A)
+    topic = Topic(available()[0], Profile.A)
     space = topic.space
     may = space.advertisement(condition("ward LIKE 'a%'"))
     honest, lie = SCHEMA.parse({"ward": "a1"}), SCHEMA.parse({"ward": "b1"})
@@ -154,7 +154,7 @@ def test_what_a_publisher_may_not_publish_is_found_out_after_opening() -> None:
 @pytest.mark.parametrize("given", [{}, {"ward": ""}, {"ward": "a"}, {"ward": "x" * 12, "note": "y" * 500, "pulse": 20}])
 def test_every_event_takes_as_many_bytes(given: dict[str, object]) -> None:
     """Neither the length of a text nor an absent value shows, but for the payload's own length."""
-    topic = Topic(NAMES[0], Profile.A)
+    topic = Topic(available()[0], Profile.A)
     header, _ = EventHeader.read(topic.seal(SCHEMA.parse(given), b""))
     empty, _ = EventHeader.read(topic.seal(SCHEMA.parse({}), b""))
     assert len(header.raw) == len(empty.raw)

@@ -160,6 +160,35 @@ def test_five_processes_through_kills_and_a_revocation(field: Field) -> None:
     assert answer.verdict is Verdict.DELIVERED and "by way of 'pub-" in str(answer.because)
 
 
+def test_a_rendezvous_that_is_down_holds_up_nobody_else(field: Field) -> None:
+    """Its roots are down, the others' are not: everything that is published meanwhile arrives while it is away."""
+    processes = {name: field.nursery.start(name, options=QUICK) for name in ("pub-1", "pub-2", "hot", "warm")}
+    field.publish("pub-1", *some(0))
+    field.publish("pub-2", *some(5))
+    field.arrived("hot", "warm")
+    processes["pub-1"].kill()
+    for first in (1, 7, 4):  # each alone, so that each is a batch of its own
+        field.publish("pub-2", *some(first))
+        field.arrived("hot", "warm")
+    until(lambda: unconfirmed(field, "pub-2").get("pub-1") == 18, what=lambda: unconfirmed(field, "pub-2"))
+    assert waiting(field, "pub-2") == 3, "they count as sent when every rendezvous has them"
+    # The publisher's process dies, too: it gives out again what it did not note, and nothing arrives twice
+    processes["pub-2"].kill()
+    processes["pub-2"] = field.nursery.start("pub-2", options=QUICK)
+    field.publish("pub-2", *some(2))
+    field.arrived("hot", "warm")
+    processes["pub-1"] = field.nursery.start("pub-1", options=QUICK)
+    until(lambda: waiting(field, "pub-1") == waiting(field, "pub-2") == 0)
+    assert unconfirmed(field, "pub-2") == {}
+    report = PeersAudit(field.realm, TOPIC).run(lambda done: None)
+    assert report.ok, report.problems
+
+
+def unconfirmed(field: Field, name: str) -> dict[str, int]:
+    shown = status.read(field.realm, name)
+    return {} if shown is None or not shown["topics"] else dict(shown["topics"][TOPIC]["unconfirmed"])
+
+
 def waiting(field: Field, name: str) -> int | None:
     shown = status.read(field.realm, name)
     return None if shown is None or not shown["topics"] else int(shown["topics"][TOPIC]["waiting"])

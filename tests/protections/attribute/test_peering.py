@@ -37,6 +37,7 @@ from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys import peer_addresses
 from sealcast.trust.keys.peer_addresses import PeerAddress, StatedAddress
 from sealcast.trust.realm.changes import AnnouncePeer, Right
+from sealcast.trust.registry import now_us
 from sealcast.wire import peers
 from sealcast.wire.carried import CarriedEvent
 from sealcast.wire.peer_logs import EntryKind, PeerEntry
@@ -209,9 +210,8 @@ def hosted(
     """Runs a process of peers in this one, and a scene with it."""
 
     async def both() -> None:
-        host = PeerHost(
-            EntityRealm(realm.paths.root), names, limits=LIMITS, settings=SETTINGS, told=(said or []).append
-        )
+        heard = [] if said is None else said
+        host = PeerHost(EntityRealm(realm.paths.root), names, limits=LIMITS, settings=SETTINGS, told=heard.append)
         done = asyncio.Event()
         running = asyncio.ensure_future(host.run(done.is_set))
         try:

@@ -13,7 +13,7 @@ from sealcast.errors import Corrupt, Misuse
 from sealcast.filters.evaluate import evaluate
 from sealcast.model.event import Position
 from sealcast.pipeline.relay import route
-from sealcast.primitives.pairing import NAMES
+from sealcast.primitives.pairing import available
 from sealcast.protections.attribute import relay
 from sealcast.protections.attribute.relay import RelayTable
 from sealcast.protections.attribute.scheme import EventHeader, Profile, SubscriptionKey, TagKind
@@ -36,12 +36,12 @@ def batch_of(events: list[bytes]) -> pa.RecordBatch:
 
 @pytest.fixture(scope="module")
 def topic() -> Topic:
-    return Topic(NAMES[0], Profile.A)
+    return Topic(available()[0], Profile.A)
 
 
 @pytest.mark.parametrize("tags", TagKind)
 def test_a_relay_hands_events_to_whom_their_filters_are_true_for(tags: TagKind, tmp_path: Path) -> None:
-    topic, asker = Topic(NAMES[0], Profile.A, tags=tags), Asker(3)
+    topic, asker = Topic(available()[0], Profile.A, tags=tags), Asker(3)
     events = [asker.event() for _ in range(10)]
     headers = [EventHeader.read(topic.seal(event, b""))[0] for event in events]
     texts = {number * 7: asker.filter() for number in range(10 if tags is TagKind.PAPER else 40)}

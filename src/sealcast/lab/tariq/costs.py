@@ -33,6 +33,8 @@ class CryptoCosts:
     #: At the key server: a subscription's key for each label, and a connection request.
     issue_label: float = 0.0
     issue_request: float = 0.0
+    #: At a rendezvous: a look at an event's points, for each attribute.
+    check_attribute: float = 0.0
 
     def opening(self, attributes: int) -> float:
         return self.open_event + attributes * self.open_attribute
@@ -73,6 +75,7 @@ def measured_costs(repeats: int = 15) -> CryptoCosts:
         seal_event=max(0.0, sealing[FEW] - FEW * seal_attribute),
         seal_attribute=seal_attribute,
         issue_label=timed(lambda: topic.opener([{"a0": ("0101",)}]), repeats),
+        check_attribute=timed(lambda: taking.check_points(event), repeats),
         issue_request=timed(lambda: topic.request("a0", "01010101", "asking"), repeats),
     )
 

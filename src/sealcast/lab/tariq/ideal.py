@@ -152,6 +152,9 @@ class IdealCredentials:
         self.meter.seconds += self.meter.costs.check_event
         event_values(event)
 
+    def check_points(self, event: bytes) -> None:
+        self.meter.seconds += len(event_values(event)) * self.meter.costs.check_attribute
+
     def check_publisher(self, peer: PeerId, advertisement: bytes) -> None:
         if _checked(advertisement) != ("publisher", peer):
             raise Rejected("this peer may not publish here")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from sealcast.errors import Bug
-from sealcast.primitives.pairing import named
+from sealcast.primitives.pairing import available, named
 from sealcast.primitives.pairing.counted import CountedPairing
 from sealcast.protections.attribute import scheme
 from sealcast.protections.attribute.scheme import (
@@ -43,9 +43,11 @@ class SchemeTopic:
         profile: Profile = Profile.A,
         tags: TagKind = TagKind.KEYED,
         attributes: Sequence[str] = ATTRIBUTES,
-        pairing: str = "fast",
+        pairing: str | None = None,
     ) -> None:
+        """`pairing`: the name of a library, or else the best one here."""
         self.attributes = attributes
+        pairing = pairing or available()[0]
         self.counted = CountedPairing(named(pairing))
         self.master: MasterSecret = scheme.setup(profile, tags, named(pairing))
         self.parameters = self.master.public()

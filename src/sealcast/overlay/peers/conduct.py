@@ -32,6 +32,10 @@ class Conduct:
         record = self._records.get(peer)
         return record is not None and now < record.until
 
+    def out(self, now: float) -> frozenset[PeerId]:
+        """Those who are cut off now."""
+        return frozenset(peer for peer, record in self._records.items() if now < record.until)
+
     def strike(self, peer: PeerId, now: float) -> float | None:
         """Counts a broken rule. The time until which the peer is cut off, if this was one too many."""
         record = self._of(peer, now)

@@ -199,6 +199,10 @@ class PeerNode:
         """How many events this rendezvous may still be given before it has confirmed some."""
         return self._passing.room(rendezvous)
 
+    def withdraw(self, ids: Iterable[bytes]) -> None:
+        """Gives up events that were published and that some rendezvous has not confirmed."""
+        self._passing.withdraw(ids)
+
     def renew(self, now: float) -> list[PeerEffect]:
         """A new epoch has begun, and the credentials are of it: proves every link again, and asks that of children."""
         core = self._core
@@ -241,7 +245,7 @@ class PeerNode:
         return self._done()
 
     def refused(self, peer: PeerId, now: float, reason: str = "malformed") -> list[PeerEffect]:
-        """A peer sent bytes that are no message, or not of a topic of this peer."""
+        """A peer sent bytes that are no message, or published what does not open."""
         self._core.now = now
         self._core.strike(peer, reason)
         return self._done()
@@ -284,6 +288,10 @@ class PeerNode:
         times = [root if seat.plan.root else seat.last_complete for seat in self._core.seats.values()]
         known = [each for each in times if each is not None]
         return None if len(known) < len(times) else now - min(known, default=now)
+
+    def out(self, now: float) -> frozenset[PeerId]:
+        """Those who broke too many rules, and are cut off now."""
+        return self._core.conduct.out(now)
 
     @property
     def placed(self) -> bool:

@@ -91,6 +91,11 @@ class Passing:
         self._again_later()
         return id
 
+    def withdraw(self, ids: Iterable[bytes]) -> None:
+        for id in ids:
+            for waiting in self._unconfirmed.values():
+                waiting.pop(id, None)
+
     def on_taken(self, sender: PeerId, message: PeerMessage, body: Taken) -> None:
         waiting = self._unconfirmed.get(sender)
         self._soon = SOON_SECONDS
@@ -143,7 +148,7 @@ class Passing:
         core = self._core
         if not core.has_roots or sender not in self._publishers:
             core.send(sender, None, None, Unknown())
-        elif self.take(body.event, sender):
+        elif self.take(body.event, sender, publisher=True):
             core.send(sender, None, None, Taken(event_id(body.event)))
 
     # --- everybody ------------------------------------------------------------------------------
@@ -156,14 +161,17 @@ class Passing:
         elif message.source is not None and message.target is not None:
             core.send(sender, message.target, message.source, Unlink(PartingReason.UNKNOWN))
 
-    def take(self, event: bytes, sender: PeerId) -> bool:
-        """Handles an event once: passes it on, and delivers it here if it is wanted. False if it was refused."""
+    def take(self, event: bytes, sender: PeerId, *, publisher: bool = False) -> bool:
+        """Handles an event once: passes it on, and delivers it here if it is wanted. False if it was refused.
+        `publisher`: it comes from a publisher, who answers for what is in it."""
         core, id = self._core, event_id(event)
         if core.recent.seen(id):
             core.counts["duplicates"] += 1
             return True
         try:
             core.credentials.check_event(event)
+            if publisher:
+                core.credentials.check_points(event)
         except Rejected as error:
             core.strike(sender, error.message)
             return False

@@ -159,6 +159,10 @@ class PeerCredentials(Protocol):
     def check_event(self, event: bytes) -> None:
         """Rejected unless an enrolled publisher of this topic signed the event."""
 
+    def check_points(self, event: bytes) -> None:
+        """Rejected if nobody could open the event: a look at some of what its publisher alone can have spoiled. Only
+        who has the event from its publisher asks for it, and holds the publisher to it."""
+
     def check_publisher(self, peer: PeerId, advertisement: bytes) -> None:
         """Rejected unless this peer may publish here, as its advertisement says."""
 

@@ -25,6 +25,7 @@ from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.log.piece_reader import PieceReader, peer_reader
 from sealcast.model.event import OpenedEvent, Position
+from sealcast.model.rejection import Reason
 from sealcast.protections.attribute import testimony
 from sealcast.protections.attribute.carry import publishers_here
 from sealcast.protections.attribute.interests import CredentialInterests
@@ -136,17 +137,17 @@ class PeersAudit:
             closing(peer_reader(paths.root, key=key)) as reader,
         ):
             opener = AttributeOpener.of(self._realm.state, self._topic, ring)
-            had, inbox = dict[Position, OpenedEvent](), set[bytes]()
+            had, inbox, refused = dict[Position, OpenedEvent](), set[bytes](), set[Position]()
             try:
                 reader.ledger.verify()
-                for event in self._inbox(name, reader):
+                for event in self._inbox(name, reader, refused):
                     inbox.add(event.id)
                     self._received(name, event, opener, had)
             except SealcastError as error:
                 self.report.add(Kind.PIECE, f"the inbox of {name}: {error.message}")
                 return
             self._said(name, inbox)
-            self._missing(name, ring, had)
+            self._missing(name, ring, had, refused)
             if self._by_reference:
                 self._asked(name, ring, had)
 
@@ -160,12 +161,13 @@ class PeersAudit:
         except Corrupt as error:
             self.report.add(Kind.LOG, f"the log of {name}'s peer: {error.message}")
 
-    def _inbox(self, name: str, reader: PieceReader[PeerPiece]) -> Iterator[CarriedEvent]:
+    def _inbox(self, name: str, reader: PieceReader[PeerPiece], refused: set[Position]) -> Iterator[CarriedEvent]:
         for committed in reader.ledger.entries():
             self.report.batches += 1
             found = 0
             for piece in reader.pieces(committed.index, committed.index + 1):
                 yield from map(piece.carried, range(len(piece)))
+                refused |= {each.position for each in piece.rejected if each.reason is Reason.SEAL}
                 found += len(piece)
             if committed.entry.counts.get("deliveries", 0) != found:
                 self.report.add(Kind.COUNTS, f"record {committed.index} of {name}'s inbox has {found} events")
@@ -202,7 +204,9 @@ class PeersAudit:
             return False
         return at.offset < self._taken[publisher] or not testimony.has_spoken(self._realm, self._topic, publisher)
 
-    def _missing(self, name: str, ring: CredentialRing, had: dict[Position, OpenedEvent]) -> None:
+    def _missing(
+        self, name: str, ring: CredentialRing, had: dict[Position, OpenedEvent], refused: set[Position]
+    ) -> None:
         heard = testimony.heard_until_us(self._realm, self._topic, name) or 0
 
         @cache
@@ -219,6 +223,9 @@ class PeersAudit:
                 opener(subscribed(sent.version)).open(sent.event)
             except CannotOpen:
                 continue  # it is for others; or it was refused, and the inbox says so
+            if at in refused:
+                self.report.count("peers_not_opened")  # good by itself, of a publisher that was cut off
+                continue
             if sent.linked and sent.time_us > heard:
                 self.report.count("peers_on_the_way")
                 continue

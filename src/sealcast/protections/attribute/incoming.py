@@ -68,8 +68,9 @@ class SubscriberPeer(Closing, Unpicklable):
         """Whether the inbox has it, by what it says of itself."""
         return _number(frame.parse_signed(event.signed).header, event) in self._seen
 
-    def look_at(self, events: Iterable[CarriedEvent]) -> Arrivals:
-        """What of these is its own, and what is wrong with the others. Nothing is kept yet."""
+    def look_at(self, events: Iterable[CarriedEvent], out: Set[str] = frozenset()) -> Arrivals:
+        """What of these is its own, and what is wrong with the others. Nothing is kept yet. `out`: publishers that are
+        cut off, whose events are not opened."""
         version, now = self.realm.registry.version(), self.realm.clock()
         gate = self._gates.at(version)
         if not gate.state.may_subscribe(self.topic, self.name, now):
@@ -78,6 +79,8 @@ class SubscriberPeer(Closing, Unpicklable):
         for event in events:
             try:
                 header = self._gates.check(event, gate, now, partial(looking.knows, event))
+                if header.publisher in out:
+                    raise FrameRejected(Reason.SEAL, f"{header.publisher} is cut off: what it published did not open")
                 looking.wait(_number(header, event), event)
             except FrameRejected as error:
                 looking.refuse(_refusal(event.position, Reason(error.reason), error.message))

@@ -21,7 +21,7 @@ from sealcast.broker.replay import SETTLING_US, Windows
 from sealcast.broker.rulings import gathered, rule_frames
 from sealcast.errors import FrameRejected
 from sealcast.log.closing import Closing
-from sealcast.log.offsets import Arrival
+from sealcast.log.offsets import Arrival, PinnedOffset
 from sealcast.model.event import Position
 from sealcast.model.rejection import Reason, Rejection
 from sealcast.model.stages import Received, Ruled
@@ -110,8 +110,8 @@ class PublisherPeer(Closing, Unpicklable):
         paths, about = realm.paths.topic(topic, name), realm.state().topic(topic)
         self._account = PeerLedger(paths.sent, self._frames.identity, about.id)
         self._windows: Windows | None = None
-        #: How far the windows have gone.
-        self._ruled = self._account.taken
+        #: Where the batches that were made so far end. The windows are those after them.
+        self._planned = self._account.reached
 
     def alone(self) -> AbstractContextManager[str]:
         """While this process runs the peer; Locked when another one does."""
@@ -122,22 +122,35 @@ class PublisherPeer(Closing, Unpicklable):
         return max(0, self._frames.log.partition(0).end() - self._account.taken)
 
     def batches(self) -> Iterator[OutgoingBatch]:
-        """What did not go out yet, in order. A batch counts once it was `sent`: the next one comes after that."""
+        """What did not go out yet, in order, for who sends one batch at a time: the next one comes after a batch was
+        `sent`, and one that was not comes again."""
         while self.waiting():
-            first = self._account.taken
-            if self._windows is None or first != self._ruled:
-                # At first, and when what was ruled on did not go out: the windows are those of the account.
-                account, frames = self._account, self._frames
-                history = History(account.ledger, account.pieces, frames.log, frames.bounds, peer_pieces.parse)
-                self._windows = history.windows(account.ledger.end())
-            reached, version = self._account.reached, self._realm.registry.version()
-            now = max(self._realm.clock(), reached.time_us)
-            arrival = Arrival(reached.settled_us, now)
-            received = self._frames.received(first, FRAMES_AT_A_TIME, arrival)
-            self._ruled = received.offsets[-1] + 1
-            settled = max(self._frames.settled(self._ruled, now), reached.settled_us)
-            events, rejected = self._frames.judged(received, self._windows, version, arrival, settled)
-            yield OutgoingBatch(len(received.offsets), (version, now, settled), events, rejected)
+            if self._planned != self._account.reached:
+                self._planned, self._windows = self._account.reached, None
+            batch = self.next_batch()
+            if batch is not None:
+                yield batch
+
+    def next_batch(self) -> OutgoingBatch | None:
+        """The frames after those of all batches before, whether these were `sent` yet or not; None if there are none.
+        A batch counts once it was `sent`, which goes in order: after a crash, it is made again."""
+        planned, log = self._planned, self._frames.log.partition(0)
+        first = planned.partitions[0]
+        if first >= log.end():
+            return None
+        if self._windows is None:
+            account, frames = self._account, self._frames
+            history = History(account.ledger, account.pieces, frames.log, frames.bounds, peer_pieces.parse)
+            self._windows = history.windows(account.ledger.end())
+        version = max(self._realm.registry.version(), planned.version)
+        now = max(self._realm.clock(), planned.time_us)
+        arrival = Arrival(planned.settled_us, now)
+        received = self._frames.received(first, FRAMES_AT_A_TIME, arrival)
+        end = received.offsets[-1] + 1
+        settled = max(self._frames.settled(end, now), planned.settled_us)
+        events, rejected = self._frames.judged(received, self._windows, version, arrival, settled)
+        self._planned = PinnedOffset((end,), version, now, settled)
+        return OutgoingBatch(len(received.offsets), (version, now, settled), events, rejected)
 
     def sent(self, batch: OutgoingBatch) -> Mapping[str, int]:
         """It was handed to everyone who is to get it: durable, and not again. What was counted."""

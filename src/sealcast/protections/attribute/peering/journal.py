@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sealcast.errors import FrameRejected, Rejected
@@ -48,6 +48,11 @@ class PeerJournal(Closing, Unpicklable):
 
     def published(self, named: bytes, rendezvous: str) -> None:
         self._log.add(PeerEntry(EntryKind.PUBLISHED, named, rendezvous))
+
+    def handed_over(self, counted: Mapping[str, int]) -> None:
+        self.counts.update(counted)
+        if counted.get("given up"):
+            self._told(f"{self._name}: {counted['given up']} events on {self._topic!r} are too old for anybody to take")
 
     def opened(self, found: Arrivals) -> None:
         self.counts["deliveries"] += len(found.events)

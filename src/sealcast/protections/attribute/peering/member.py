@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Final
 
 from sealcast.log.closing import Closing
 from sealcast.log.relayed import RelayedLog
+from sealcast.model.rejection import Reason
 from sealcast.overlay.peers import port
 from sealcast.overlay.peers.node import PeerNode
 from sealcast.overlay.peers.port import Deliver, PeerEffect, PeerSettings, Wake
@@ -76,12 +77,14 @@ class PeerMember(Closing, Unpicklable):
         self.publisher: PublisherPeer | None = None
         self._pending = deque[PeerEffect]()
         #: What opens events for its subscriber, beside everything else.
-        self.beside = OpeningBeside(self._note_opened)
+        self.beside = OpeningBeside(self._note_opened, lambda: self.node.out(self._now()))
         self._to_keep = list[bytes]()
         self._filled, self._drained = asyncio.Event(), asyncio.Event()
         self._drained.set()
         self._timer: asyncio.TimerHandle | None = None
-        self._outgoing = HandingOver(self.node, rendezvous)
+        #: Of events that are older than this, less what clocks may differ by, no rendezvous takes any.
+        self._patience_us = (about.parameters.stale_after_s - about.parameters.max_skew_s) * _MICROSECONDS
+        self._outgoing = HandingOver(self.node, rendezvous, settings)
         self._joined = False
         self._away = AwayNote(paths.heard, realm.clock)
         #: When something last happened, by the loop's clock.
@@ -155,6 +158,11 @@ class PeerMember(Closing, Unpicklable):
         """Who runs the roots, as this peer knows it."""
         return self._outgoing.rendezvous
 
+    @property
+    def unconfirmed(self) -> Mapping[str, int]:
+        """How many of its publisher's events each rendezvous has not confirmed."""
+        return self._outgoing.unconfirmed
+
     # --- messages -----------------------------------------------------------------------------------
 
     async def receive(self, sender: str, message: PeerMessage) -> None:
@@ -225,6 +233,11 @@ class PeerMember(Closing, Unpicklable):
     def _note_opened(self, found: Arrivals) -> None:
         self.active = self._now()
         self.journal.opened(found)
+        for refused in found.rejected:
+            publisher = self._places.state.entity_numbered(refused.position.partition)
+            if refused.reason is Reason.SEAL and publisher not in self.node.out(self._now()):
+                # Its publisher signed it: nobody else can have made it so.
+                self._take(self.node.refused(publisher, self._now(), refused.detail))
         self._drained.set()
 
     def _do(self, effect: PeerEffect) -> None:
@@ -253,12 +266,11 @@ class PeerMember(Closing, Unpicklable):
     async def publish(self) -> None:
         """Hands out what its publisher's log holds, for as long as the process runs."""
         while True:
-            if self.publisher is not None and self._joined and self.publisher.waiting():
-                for batch in self.publisher.batches():
-                    await self._outgoing.hand_over(batch.events, self._publish_one)
-                    self.journal.counts.update(self.publisher.sent(batch))
-                    self.journal.counts["published"] += len(batch.events)
-            await asyncio.sleep(0.1)
+            if self.publisher is not None and self._joined:
+                too_old = self._realm.clock() - self._patience_us
+                for counted in self._outgoing.advance(self.publisher, self._publish_one, too_old):
+                    self.journal.handed_over(counted)
+            await self._outgoing.change()
 
     def _publish_one(self, event: bytes, rendezvous: str) -> None:
         self.active = self._now()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Final
 
 from sealcast.primitives.secrets import Unpicklable
@@ -24,9 +24,9 @@ PAUSE_S: Final = 0.2
 class OpeningBeside(Unpicklable):
     """What came for one subscriber and is not in its inbox yet."""
 
-    def __init__(self, opened: Callable[[Arrivals], None]) -> None:
-        """`opened` hears what is in the inbox by now."""
-        self._opened = opened
+    def __init__(self, opened: Callable[[Arrivals], None], out: Callable[[], Set[str]]) -> None:
+        """`opened` hears what is in the inbox by now; `out` says which publishers are cut off."""
+        self._opened, self._out = opened, out
         self.inbox: SubscriberPeer | None = None
         self._events = deque[bytes]()
         self._arrived = asyncio.Event()
@@ -53,7 +53,7 @@ class OpeningBeside(Unpicklable):
             await asyncio.sleep(random.uniform(0.0, PAUSE_S))
             while self._events and self.inbox is not None:
                 some = [self._events[at] for at in range(min(AT_A_TIME, len(self._events)))]
-                self._working = asyncio.ensure_future(asyncio.to_thread(_kept, self.inbox, some))
+                self._working = asyncio.ensure_future(asyncio.to_thread(_kept, self.inbox, some, self._out()))
                 found = await asyncio.shield(self._working)
                 for _ in some:
                     self._events.popleft()
@@ -65,9 +65,9 @@ class OpeningBeside(Unpicklable):
             await asyncio.wait([self._working])
 
 
-def _kept(inbox: SubscriberPeer, events: Sequence[bytes]) -> Arrivals:
+def _kept(inbox: SubscriberPeer, events: Sequence[bytes], out: Set[str]) -> Arrivals:
     """Into the inbox, durably: what its keys open."""
     carried = sorted((CarriedEvent.from_bytes(event) for event in events), key=lambda event: event.position)
-    found = inbox.look_at([event for event in carried if not inbox.has(event)])
+    found = inbox.look_at([event for event in carried if not inbox.has(event)], out)
     inbox.keep(found)
     return found

@@ -9,6 +9,7 @@ A rendezvous has the roots of all trees instead. Whatever is published comes the
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -28,6 +29,7 @@ from sealcast.protections.attribute.scheme import (
     PublicParameters,
     RoutingToken,
     SubscriptionKey,
+    inspect,
 )
 from sealcast.protections.attribute.scheme.tags import matching
 from sealcast.protections.attribute.settings import event_space
@@ -40,6 +42,8 @@ from sealcast.wire.carried import CarriedEvent
 SEATS_EACH: Final = 16
 #: Events that were parsed a moment ago: a node asks several things of one.
 _PARSED: Final = 64
+#: Chooses what is looked at: a publisher must not foresee it.
+_RANDOM: Final = random.SystemRandom()
 #: A keyed token, a point of either group; or none, where parents flood.
 _TOKEN_BYTES: Final = (0, 32, 48, 96)
 #: An epoch, the names of its keys, and whether the peer is a rendezvous.
@@ -195,6 +199,10 @@ class PeerPlaces(Unpicklable):
                 raise
             self.state = newest
             self._gates.check(carried, self._gates.at(newest.version), self._realm.clock())
+
+    def check_points(self, event: bytes) -> None:
+        parameters = self._epochs[self._epoch].parameters
+        inspect(parameters, self._parsed(event)[1], _RANDOM.randrange)
 
     def check_publisher(self, peer: PeerId, advertisement: bytes) -> None:
         if advertisement != self.topic_id:

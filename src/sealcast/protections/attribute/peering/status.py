@@ -60,6 +60,7 @@ def _topic(member: PeerMember) -> dict[str, Any]:
             for seat in member.node.seats()
         ],
         "waiting": 0 if member.publisher is None else member.publisher.waiting(),
+        "unconfirmed": dict(member.unconfirmed),
         "counts": {**member.node.counts, **member.journal.counts},
     }
 

@@ -3,6 +3,7 @@
     key server    setup, MasterSecret: keys of publishers and subscriptions, tokens, connection requests
     publisher     AttributeSealer: events with labels -> sealed bytes
     peer          route, route_many: does an event have the label of a token; ConnectionKey.open
+                  inspect: are its points points
     subscriber    Opener: sealed bytes -> payload, and in whose name it was published
 
 equations    what both profiles share; profile_a, profile_p: the two; waters: a hash whose logarithms have an owner
@@ -14,6 +15,7 @@ contents     keys, nonces and messages around the equations
 from __future__ import annotations
 
 from sealcast.protections.attribute.scheme.equations import Labels
+from sealcast.protections.attribute.scheme.inspect import inspect
 from sealcast.protections.attribute.scheme.master import MasterSecret, PlacedLabel, setup
 from sealcast.protections.attribute.scheme.naming import Label
 from sealcast.protections.attribute.scheme.open import OpenedContent, Opener
@@ -45,6 +47,7 @@ __all__ = [
     "SealOptions",
     "SubscriptionKey",
     "TagKind",
+    "inspect",
     "route",
     "route_many",
     "setup",
