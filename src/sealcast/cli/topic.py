@@ -63,6 +63,8 @@ def create(
     sessions: options.SessionsOption = False,
     joint: options.JointOption = False,
     routing: options.RoutingOption = False,
+    split: options.SplitOption = None,
+    tags: options.TagsOption = None,
 ) -> None:
     """Create a topic with a schema: the typed attributes that filters can ask for.
 
@@ -103,6 +105,8 @@ def create(
         "session": ("--sessions", sessions or None),
         "joint": ("--joint", joint or None),
         "routing": ("--routing", routing or None),
+        "split": ("--split", split),
+        "tags": ("--tags", tags),
     }
     only = {"--nodes": (nodes, "overlay"), "--fan-out": (fan_out, "overlay"), "--epoch": (epoch, "peers")}
     wanted = overlay.wanted(protection, settings, only)

@@ -135,6 +135,22 @@ RoutingOption = Annotated[
         help="For attribute: peers pass events on only to those they are for. Fewer messages; parents learn tokens.",
     ),
 ]
+SplitOption = Annotated[
+    int | None,
+    typer.Option(
+        "--split",
+        metavar="K",
+        help="For attribute, with --routing: split a subscription into K labels at least, each for another parent.",
+    ),
+]
+TagsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tags",
+        metavar="keyed|paper",
+        help="For attribute: how peers test labels, by keyed hashes [default] or by the paper's pairings.",
+    ),
+]
 FanOutOption = Annotated[int | None, typer.Option(metavar="D", help="Brokers below each of them [default: 2].")]
 
 

@@ -46,6 +46,9 @@ MAX_RETAIN_S: Final = 10 * 365 * 86_400
 MAX_FILTER_EPOCHS: Final = 4
 #: How events of a topic without brokers are encrypted: anonymously, or as the paper does, repaired.
 PROFILES: Final = ("A", "P")
+TAGS: Final = ("keyed", "paper")
+#: Labels that a subscription is split into, at the most: a peer has a place for each.
+MAX_SPLIT: Final = 16
 #: What the registry has in a filter's place where filters are for their subscriber and the key center alone.
 OWN_FILTER: Final = "(its subscriber's own)"
 #: Longer filters are refused unread; what a filter may cost is `filters`' own business.
@@ -357,8 +360,27 @@ class AttributeBased(Protection):
     #: Whether peers pass an event on to those below them that it is for (the paper's multi-credential routing), rather
     #: than to all: fewer messages, and each parent learns by which token.
     routing: bool = False
+    #: k_D: with routing, into how many labels a peer splits a subscription at least, each for a parent of its own, so
+    #: that no parent routes by the subscription's own label. 1 splits nothing.
+    split: int = 1
+    #: How peers tell which events have a label: `keyed` hashes, or the paper's pairings.
+    tags: str = TAGS[0]
 
     def __post_init__(self) -> None:
+        if self.tags not in TAGS:
+            raise ParameterRejected(
+                "tags",
+                f"tags are {' or '.join(TAGS)}, not {self.tags!r}",
+                hint="keyed ones take a hash where the paper's take a pairing, and parents cannot guess labels by them",
+            )
+        if type(self.split) is not int or not 1 <= self.split <= MAX_SPLIT:
+            raise ParameterRejected("split", f"split is 1 to {MAX_SPLIT}, not {self.split!r}")
+        if self.split > 1 and not self.routing:
+            raise ParameterRejected(
+                "split",
+                "only where peers route by tokens is there something to split: without, no parent learns a label",
+                hint="give --routing, too, or leave --split out",
+            )
         if self.profile not in PROFILES:
             raise ParameterRejected(
                 "profile",
@@ -383,6 +405,8 @@ class AttributeBased(Protection):
             ", sessions": self.session,
             ", one space for all numbers": self.joint,
             ", routing by tokens": self.routing,
+            f", split into {self.split}": self.split > 1,
+            ", the paper's tags": self.tags == "paper",
         }
         return f"profile {self.profile}" + "".join(words for words, chosen in said.items() if chosen)
 

@@ -142,7 +142,7 @@ MAX_PEER_MESSAGE_BYTES: Final = MAX_PEER_EVENT_BYTES + 4096
 MAX_PEER_REQUEST_BYTES: Final = 16 << 10
 MAX_PEER_ADVERTISEMENT_BYTES: Final = 16 << 10
 #: What a parent routes by: a point of G2 takes 96 bytes, a key 32.
-MAX_ROUTING_TOKEN_BYTES: Final = 128
+MAX_ROUTING_TOKEN_BYTES: Final = 192
 MAX_PEER_SEAT: Final = 65_535
 #: A search goes up a tree and down it again.
 MAX_PEER_HOPS: Final = 255

@@ -1,4 +1,5 @@
-"""A publisher whose frames are in order and whose events are not: refused, counted against it, and cut off."""
+"""A publisher whose frames are in order and whose events are not: spoilt ones are refused and counted against it, and
+it is cut off; those that came too late are given up."""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ from sealcast.protections.attribute.scheme import (
     inspect,
 )
 from sealcast.protections.frames import FrameSealer
+from sealcast.trust.registry import now_us
 from sealcast.wire import peers
 from sealcast.wire.attribute import SealedAttribute, SealedAttributeEvent
 from sealcast.wire.carried import CarriedEvent
@@ -186,3 +188,22 @@ def test_forged_credentials_are_laid_at_their_publishers_door(realm: Realm) -> N
     # Its own peer never sent them, by its account: nobody is held to have them
     report = PeersAudit(realm, TOPIC).run(lambda done: None)
     assert report.ok, report.problems
+
+
+def test_events_that_nobody_takes_any_more_do_not_hold_up_a_publisher(tmp_path: Path) -> None:
+    """By the time that a rendezvous looks at them they may be older than an event may be, which is a day. They are
+    given up a little before, by what clocks may differ (five minutes), and that is said."""
+    yesterday = Realm.create(tmp_path / "realm", clock=lambda: now_us() - (24 * 60 - 3) * 60_000_000)
+    yesterday.enrol_many(["pub", "any"])
+    yesterday.create_topic(TOPIC, SCHEMA, protection=protection_of("attribute"), access="members")
+    yesterday.subscribe(TOPIC, "any", "heat >= 0")
+    assert len(framed(yesterday, *(sealed(yesterday, heat, "pub") for heat in (1, 2)), by="pub")) == 2
+    realm, said = Realm(tmp_path / "realm"), list[str]()
+
+    async def scene(host: PeerHost) -> None:
+        publish(realm, 3)
+        await until(lambda: inbox(realm, "any") == [3], within=60)
+        await until(lambda: all(member.idle for member in host.members()), within=60)
+
+    hosted(realm, ["pub", "any"], scene, said)
+    assert [each for each in said if "2 events on 'vitals' are too old" in each], said

@@ -183,8 +183,8 @@ class CredentialIssuer(Unpicklable):
         return (AddSubscription(wanted.id, about.name, who.name, OWN_FILTER, token),)
 
     def _made(self, about: Topic) -> tuple[MasterSecret, PublicParameters]:
-        profile, seed = Profile(settings_of(about).profile), self._center.secrets.master_seed(about)
-        master = MasterSecret(profile, TagKind.KEYED, seed)
+        settings, seed = settings_of(about), self._center.secrets.master_seed(about)
+        master = MasterSecret(Profile(settings.profile), TagKind[settings.tags.upper()], seed)
         return master, master.public()
 
 

@@ -7,12 +7,11 @@ from typing import Final
 
 from sealcast.model.protection import AttributeBased
 from sealcast.protections.attribute.settings import event_space, settings_of
+from sealcast.protections.attribute.watching import LEARNT, NOT_LEARNT, Watching, finds
 from sealcast.protections.port import Explanation, Party
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Topic
 
-#: Credentials into which a subscriber may split each of its own, at distinct parents.
-SPLIT: Final = "k_D"
 #: Definition 6.1 of the paper, in full: what peers may learn of each other's credentials, and nothing beyond.
 WEAK: Final = (
     "of two subscribers that have credentials for the same attribute: that the one of the first is coarser than or "
@@ -25,21 +24,20 @@ def explained(state: RealmState, topic: str) -> Explanation:
     publishers = [name for name in live if state.may_publish(topic, name)]
     readers = [name for name in live if state.may_subscribe(topic, name)]
     space, anonymous = event_space(about), settings_of(about).profile == "A"
-    trees = len(space.spaces)
+    trees, settings = len(space.spaces), settings_of(about)
     parties = [
         _center(about),
-        _publisher(len(publishers)),
+        _publisher(len(publishers), settings),
         _subscriber(len(readers), anonymous),
-        _peer(trees, anonymous, settings_of(about).routing),
+        _peer(trees, anonymous, settings),
         _disk(anonymous),
     ]
-    settings = settings_of(about)
     return Explanation(
         f"the key center {about.center!r}, which makes all keys. There is no broker. Peers are trusted with nothing "
         "but carrying what they cannot open: one that does not withholds events, and can do nothing worse",
         parties,
         [*_options(settings), *_left(about, space.positions, anonymous)],
-        _coalitions(trees, len(readers)),
+        _coalitions(len(readers), settings),
     )
 
 
@@ -54,13 +52,16 @@ def _center(about: Topic) -> Party:
     )
 
 
-def _publisher(count: int) -> Party:
+def _publisher(count: int, settings: AttributeBased) -> Party:
+    shared = (
+        "which events of other publishers have which labels, if it gets hold of them: publishers share the routing key "
+        "of the epoch, so each can compute the tag of any label. Grant the right to publish to few"
+    )
     return Party(
         f"a publisher ({count} may publish)",
         [
             "its own events",
-            "which events of other publishers have which labels, if it gets hold of them: publishers share the routing "
-            "key of the epoch, so each can compute the tag of any label. Grant the right to publish to few",
+            *([shared] if settings.tags == "keyed" else []),
         ],
         [
             "open another publisher's event, unless it has a subscription that matches",
@@ -85,20 +86,22 @@ def _subscriber(count: int, anonymous: bool) -> Party:
     )
 
 
-def _peer(trees: int, anonymous: bool, routing: bool) -> Party:
+def _peer(trees: int, anonymous: bool, settings: AttributeBased) -> Party:
     guess = (
         "test a guess of a value against an event, or of a label against a connection request"
         if anonymous
         else "open an event by its tags alone"
     )
+    alone = finds(Watching.PARENT, settings)
+    keyed = settings.tags == "keyed"
+    guessed = "the label of a token that a child gave it, by testing guesses: the paper's tags allow that"
     return Party(
         f"a peer that carries events ({trees} attribute trees)",
         [
             WEAK,
-            "which events each child wants on one attribute, and so over time, from the events that it opens itself, "
-            "which credential that child has there (history)",
-            "that one, too, by when events come and which children they are for (timing)",
-            *(["by which token it passes events on to a child: it can tell which children want the same"] * routing),
+            *LEARNT[alone],
+            *(["which of its children gave it the same token, and so have the same label"] * settings.routing),
+            *([guessed] if settings.routing and not keyed else []),
             "publishers' names, the times, numbers and lengths of events, and how many positions each attribute has",
             *(
                 []
@@ -111,7 +114,9 @@ def _peer(trees: int, anonymous: bool, routing: bool) -> Party:
         ],
         [
             guess,
-            "learn the label of a token that a child gave it by testing guesses: tags are keyed",
+            *NOT_LEARNT[alone],
+            "tell by when a child answers which events it opens: it opens them beside its answers, after random pauses",
+            *(["learn the label of a child's token by testing guesses: tags are keyed"] * (keyed and settings.routing)),
             "forge or alter an event: subscribers verify the publisher's signature, and that of its credentials",
         ],
     )
@@ -132,31 +137,31 @@ def _disk(anonymous: bool) -> Party:
     )
 
 
-def _coalitions(trees: int, readers: int) -> Sequence[Party]:
+def _coalitions(readers: int, settings: AttributeBased) -> Sequence[Party]:
+    tokens = (
+        "the label of every token that the parent's children gave it: the publisher computes the token of any label"
+        if settings.tags == "keyed"
+        else "the label of every token that the parent's children gave it, which the parent can guess alone"
+    )
     return [
         Party(
-            f"d {SPLIT} parents of one subscriber",
-            [
-                "its whole subscription: each parent knows one of the credentials that it was split into",
-                "with fewer of them, the credentials that those know",
-            ],
-            ["open an event that none of them opens alone"],
-            f"d is {trees} here, one for each attribute tree. {SPLIT} is 1 unless a subscriber splits its credentials, "
-            f"and then {trees} parents are enough",
+            "a peer together with one that stands two places below it",
+            list(LEARNT[finds(Watching.PARENT_AND_GRANDCHILD, settings)]),
+            ["open an event that neither of them opens alone"],
+            "any two peers that have one between them. The paper does not mention them; definition 6.1 does not allow "
+            "what they learn",
         ),
+        *([_parents(settings)] if settings.routing else []),
         Party(
             "any number of subscribers",
             ["what each of them opens, together"],
             ["open an event that none of them opens alone: each subscription's keys have a factor of their own"],
             f"{readers} may subscribe",
         ),
-        Party(
-            "a publisher together with a parent",
-            [
-                "the label of every token that the parent's children gave it: the publisher computes the token of any "
-                "label",
-            ],
-            ["open an event that neither of them opens alone"],
+        *(
+            [Party("a publisher together with a parent", [tokens], ["open an event that neither of them opens alone"])]
+            if settings.routing
+            else []
         ),
         Party(
             "anybody together with the key center",
@@ -164,6 +169,32 @@ def _coalitions(trees: int, readers: int) -> Sequence[Party]:
             ["publish in another's name"],
         ),
     ]
+
+
+def _parents(settings: AttributeBased) -> Party:
+    """The paper's d k_D parents. A peer of ours has places on one attribute of a subscription, so that d is 1."""
+    split = settings.split
+    here = (
+        "k_D is 1 here: a label is not split, and the one parent of each label's place knows it. A subscription has as "
+        "many places as it has labels on one attribute"
+        if split == 1
+        else f"k_D is {split} here: a subscription has at least {split} places, each below another parent as long as "
+        "there are enough. `peer run` says where two had to share one. A label of a single value, of a text's end, or "
+        "of more parts than there are places is not split"
+    )
+    return Party(
+        "all parents of one subscription's places",
+        [
+            "what the subscription asks for on one attribute, the one on which it has its places",
+            "with fewer of them, the labels of the places below those",
+        ],
+        [
+            *(["learn a label that was split, if one of them is missing"] if split > 1 else []),
+            "learn what the subscription asks for on its other attributes: no parent gets a token of those",
+            "open an event that none of them opens alone",
+        ],
+        here,
+    )
 
 
 def _options(settings: AttributeBased) -> list[str]:
@@ -179,9 +210,18 @@ def _options(settings: AttributeBased) -> list[str]:
     routed = (
         "A peer passes an event on to those below it that it is for, by a token that each gave it. So a parent learns "
         "of each child exactly which of the events that pass are for that label. Where a subscription has several "
-        "labels, their places are at different parents as long as there are some."
+        "labels, or splits one (--split), their places are at different parents as long as there are some."
     )
-    chosen = {shared: settings.reuse, signed: settings.session, routed: settings.routing}
+    paper = (
+        "Tags are the paper's: every peer takes a pairing for each test, and a parent that has a child's token tells "
+        "its label by guessing. In return, publishers share no key by which each could tell others' labels."
+    )
+    chosen = {
+        shared: settings.reuse,
+        signed: settings.session,
+        routed: settings.routing,
+        paper: settings.tags == "paper",
+    }
     return [words for words, given_up in chosen.items() if given_up]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from sealcast.errors import Misuse
 from sealcast.model.protection import AttributeBased
 from sealcast.model.schema import Type
+from sealcast.primitives.pairing.port import G1_BYTES, G2_BYTES
+from sealcast.primitives.secrets import KEY_BYTES
 from sealcast.protections.attribute.credentials import EventSpace
 from sealcast.trust.realm.topics import Topic
 
@@ -14,6 +16,13 @@ def settings_of(topic: Topic) -> AttributeBased:
     if not isinstance(topic.protection, AttributeBased):
         raise Misuse(f"topic {topic.name!r} is protected by `{topic.protection}`, not by `{AttributeBased.name}`")
     return topic.protection
+
+
+def token_bytes(settings: AttributeBased) -> int:
+    """Of one routing token: a hash's key, or a point of the group that its profile takes for it."""
+    if settings.tags == "keyed":
+        return KEY_BYTES
+    return G2_BYTES if settings.profile == "A" else G1_BYTES
 
 
 def event_space(topic: Topic) -> EventSpace:

@@ -4,6 +4,11 @@ An event that a subscription wants carries one of its labels on every attribute.
 them, and a peer takes a seat for each label of the attribute on which the subscription asks for least: where a parent
 above has the least to send that is not wanted. Other attributes are looked at when an event is here.
 
+Where a topic says so, labels are split before that (the paper's k_D): a label gives way to those right below it, which
+together hold the same, until there are enough. Each finds a parent of its own, so that no parent gets a token of the
+label itself. Which label is split follows from a secret of the peer, and is the same in every epoch and every life:
+else its parents of different times would know more than those of one.
+
 A rendezvous has the roots of all trees instead. Whatever is published comes there first.
 """
 
@@ -17,6 +22,7 @@ from typing import Final
 
 from sealcast.errors import FrameRejected, Misuse, Rejected
 from sealcast.overlay.peers.port import PeerId, SeatPlan, SeatRequest
+from sealcast.primitives import kdf, mac
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.protections.attribute.arriving import ArrivalGate
 from sealcast.protections.attribute.connecting import MAX_PLACES, ConnectingPlace, TreeLabel, places_of
@@ -26,13 +32,15 @@ from sealcast.protections.attribute.scheme import (
     AttributeRejected,
     ConnectionRequest,
     EventHeader,
+    Label,
     PublicParameters,
     RoutingToken,
     SubscriptionKey,
     inspect,
 )
 from sealcast.protections.attribute.scheme.tags import matching
-from sealcast.protections.attribute.settings import event_space
+from sealcast.protections.attribute.settings import event_space, settings_of, token_bytes
+from sealcast.protections.attribute.spaces import CredentialSpace
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.realm.changes import Right
 from sealcast.wire.attribute import SealedAttributeEvent
@@ -44,8 +52,6 @@ SEATS_EACH: Final = 16
 _PARSED: Final = 64
 #: Chooses what is looked at: a publisher must not foresee it.
 _RANDOM: Final = random.SystemRandom()
-#: A keyed token, a point of either group; or none, where parents flood.
-_TOKEN_BYTES: Final = (0, 32, 48, 96)
 #: An epoch, the names of its keys, and whether the peer is a rendezvous.
 PlacesStamp = tuple[int, tuple[str, ...], bool]
 
@@ -82,7 +88,9 @@ class PeerPlaces(Unpicklable):
         self.state = realm.state()
         about = self.state.topic(topic)
         self.topic_id = about.id
-        self._space = event_space(about)
+        self._space, self._split = event_space(about), settings_of(about).split
+        self._token_bytes = token_bytes(settings_of(about))
+        self._secret = kdf.derive(realm.identity(name).signer.seed, b"peer split", about.id)
         self._gates = ArrivalGate(realm, topic, name)
         self._epochs: dict[int, _EpochKeys] = {}
         self._epoch = -1
@@ -119,11 +127,11 @@ class PeerPlaces(Unpicklable):
             may_read = self.state.may_subscribe(self._topic, self._name, self._realm.clock())
             given = self._ring.connecting(epoch, wanted, Right.SUBSCRIBE if may_read else Right.PUBLISH)
             parameters = PublicParameters.from_bytes(given.parameters)
-            found[epoch] = _EpochKeys(parameters, keys, places_of(given), _tokens(keys))
+            found[epoch] = _EpochKeys(parameters, keys, places_of(given), _tokens(keys, places_of(given)))
             # The epoch before, for events that are still on their way: nobody finds a place by its keys any more.
             former = self._keys(epoch - 1) if epoch - 1 not in self._epochs else []
             if former:
-                found[epoch - 1] = _EpochKeys(parameters, former, {}, _tokens(former))
+                found[epoch - 1] = _EpochKeys(parameters, former, {}, self._former_tokens(epoch - 1, former))
         self._ring.prune(epoch)
         places = {label: SeatPlan(label[0], root=rendezvous, group=groups.get(label, 0)) for label in wanted}
         return PlannedPlaces(epoch, stamp, found, places)
@@ -156,7 +164,16 @@ class PeerPlaces(Unpicklable):
             return len(labels) > SEATS_EACH, sum(2.0**-position for position, _ in labels), len(labels)
 
         chosen = min(by_attribute, key=cost)
-        return [(chosen, label) for _, label in by_attribute[chosen]]
+        space, labels = self._space.spaces[chosen], [label for _, label in by_attribute[chosen]]
+        return [(chosen, label) for label in split_labels(space, labels, self._split, self._secret)]
+
+    def _former_tokens(self, epoch: int, keys: Sequence[SubscriptionKey]) -> dict[TreeLabel, RoutingToken]:
+        """Of labels that were split, the key center has the tokens; of the others, the subscriptions' keys."""
+        own = _tokens(keys, {})
+        more = sorted({label for key in keys for label in self._seats_of(key)} - set(own))
+        if not more:
+            return own
+        return {**own, **_tokens([], places_of(self._ring.connecting(epoch, more, Right.SUBSCRIBE)))}
 
     # --- PeerCredentials ----------------------------------------------------------------------------
 
@@ -182,10 +199,13 @@ class PeerPlaces(Unpicklable):
         return place.key.open(keys.parameters, asked, origin)
 
     def token(self, seat: int) -> bytes:
-        return self._epochs[self._epoch].tokens[self._labels[seat]].token
+        """That of the epoch, and behind it that of the one before: a parent may have kept events of it."""
+        label, epochs = self._labels[seat], (self._epoch, self._epoch - 1)
+        found = (self._epochs[epoch].tokens.get(label) for epoch in epochs if epoch in self._epochs)
+        return b"".join(each.token for each in found if each is not None)
 
     def check_token(self, attribute: str, token: bytes) -> None:
-        if len(token) not in _TOKEN_BYTES:
+        if len(token) not in (0, self._token_bytes, 2 * self._token_bytes):
             raise AttributeRejected(AttributeReason.MALFORMED, f"a token of {len(token)} bytes is none")
 
     def check_event(self, event: bytes) -> None:
@@ -219,8 +239,11 @@ class PeerPlaces(Unpicklable):
     def routes(self, attribute: str, token: bytes, event: bytes) -> bool:
         header = self._parsed(event)[1]
         # Of the epoch before, a rendezvous has no keys: what is public is the same in all.
-        parameters = self._epochs[self._epoch].parameters
-        return bool(token) and matching(parameters, RoutingToken(header.epoch, attribute, token), header)
+        parameters, size = self._epochs[self._epoch].parameters, self._token_bytes
+        return any(
+            matching(parameters, RoutingToken(header.epoch, attribute, token[at : at + size]), header)
+            for at in range(0, len(token), size)
+        )
 
     def wants(self, event: bytes) -> bool:
         header = self._parsed(event)[1]
@@ -238,12 +261,30 @@ def _wanted(parameters: PublicParameters, key: SubscriptionKey, header: EventHea
     return all(found.values())
 
 
-def _tokens(keys: Iterable[SubscriptionKey]) -> dict[TreeLabel, RoutingToken]:
-    return {
+def _tokens(
+    keys: Iterable[SubscriptionKey], places: Mapping[TreeLabel, ConnectingPlace]
+) -> dict[TreeLabel, RoutingToken]:
+    own = {
         (each.attribute, each.label): RoutingToken(key.epoch, each.attribute, each.token)
         for key in keys
         for each in key.credentials
     }
+    return {**own, **{label: place.token for label, place in places.items() if place.token.token}}
+
+
+def split_labels(space: CredentialSpace, labels: Sequence[Label], least: int, secret: Secret) -> list[Label]:
+    """Labels that together hold the same, as many as `least` where that is possible: a single value has nothing below
+    it, and what has too much below it stays whole."""
+    found = list(labels)
+    while len(found) < least:
+        below = {label: space.children(label) for label in found}
+        can = [label for label, parts in below.items() if 1 < len(parts) <= SEATS_EACH + 1 - len(found)]
+        if not can:
+            break
+        chosen = min(can, key=lambda label: mac.tag(secret, label))
+        at = found.index(chosen)
+        found[at : at + 1] = below[chosen]
+    return found
 
 
 def _parsed(event: bytes) -> tuple[CarriedEvent, EventHeader]:
