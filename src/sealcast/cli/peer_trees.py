@@ -90,8 +90,8 @@ def _attribute(attribute: str, seats: Sequence[tuple[str, bool, Shown]]) -> Item
                 below(name, made)
 
     below(None, top)
-    for name, _ in sorted(children.get("", ())):
-        top.below.append(Item("more", name, "searches for a place"))
+    for name, live in sorted(children.get("", ())):
+        top.below.append(Item("more", name, "searches for a place") if live else Item("revoked", name, "gone"))
     known = {name for name, _, _ in seats}
     for parent in sorted(p for p in children if p and p not in known):
         made = Item("more", parent, "elsewhere")

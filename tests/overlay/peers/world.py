@@ -110,6 +110,22 @@ class Crowd:
             away = self.net.now - self.gone.pop(name)
             self.net.restart(name, self.contacts(), away)
 
+    def lacking(self) -> dict[str, int]:
+        """Of each peer that lives, how many events it wants that were published while it was there, and lacks."""
+        return {
+            name: lacks
+            for name in self.names
+            if self.net.peers[name].alive
+            and (
+                lacks := sum(
+                    time >= self.since[name]
+                    and self.net.peers[name].credentials.wants(event)
+                    and event_id(event) not in self.net.peers[name].delivered
+                    for time, event in self.events
+                )
+            )
+        }
+
     def deliveries(self, *, settled: float) -> tuple[int, int, int]:
         """Wanted and delivered, wanted and not, and delivered although unwanted; of peers that live. Events of the
         time in which a peer first joined (`settled` seconds) are left out."""

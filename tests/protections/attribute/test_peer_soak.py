@@ -1,7 +1,9 @@
 """Fifty real processes in two network namespaces: ten are killed at random, the cable between them is cut and mended.
 
-Afterwards every subscriber has every event that it wants, once. The namespaces have a pair of virtual cards between
-them and nothing else, so nothing leaves the machine. Where namespaces cannot be made, the test says so and is skipped.
+Each side goes on by itself meanwhile, a parent covers its children at all times, and afterwards every subscriber has
+every event that it wants, once, nobody moves any more, and `check` finds nothing. The namespaces have a pair of virtual
+cards between them and nothing else, so nothing leaves the machine. Where namespaces cannot be made, the test says so
+and is skipped.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -23,7 +26,11 @@ from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.model.protection import protection_of
+from sealcast.protections.attribute.audit import PeersAudit
+from sealcast.protections.attribute.credentials import EventSpace
+from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.peering import status
+from sealcast.protections.attribute.peering.places import PeerPlaces
 from tests.protections.attribute.nursery import Nursery, PeerProcess
 from tests.protections.attribute.test_peer_processes import SCHEMA, TOPIC, until
 
@@ -105,12 +112,17 @@ class Town:
         options = ("--heartbeat", str(self.heartbeat), *listen)
         self.running[name] = self.nursery.start(name, options=options, netns=self.cable.names[side])
 
-    def publish(self, count: int) -> None:
+    def publish(self, count: int, by: str | None = None) -> None:
         for _ in range(count):
             event = {"heat": self.random.randrange(16), "ward": self.random.choice(WARDS)}
             made = Event(dict(event), str(len(self.published)).encode())
-            self._publishers[self.random.choice(PUBLISHERS)].publish([made])
+            self._publishers[by or self.random.choice(PUBLISHERS)].publish([made])
             self.published.append(event)
+
+    def beside(self, name: str) -> list[str]:
+        """The subscribers on the same side of the cable."""
+        side = self.names.index(name) % 2
+        return [each for each in self.filters if self.names.index(each) % 2 == side]
 
     def expected(self, name: str) -> list[int]:
         condition = fit(parse(self.filters[name]), SCHEMA)
@@ -127,6 +139,60 @@ class Town:
             for shown in status.all_here(self.realm)
             if shown["live"] and TOPIC in shown["topics"]
         )
+
+    def goes_on(self, publisher: str) -> None:
+        """Publishes, and waits until something of it arrives on this side of the cable."""
+        first = len(self.published)
+        self.publish(4, by=publisher)
+        wanted = [each for each in self.beside(publisher) if max(self.expected(each), default=0) >= first]
+        until(
+            lambda: any(max(self.received(each), default=0) >= first for each in wanted),
+            within=600.0,
+            what=lambda: f"nothing of {publisher} arrives on its side of the cut: {wanted} wait for it",
+        )
+
+    @cached_property
+    def labels(self) -> dict[tuple[str, int], bytes]:
+        """The label of each peer's seat, by its own keys: nobody else could tell."""
+        found = {}
+        for name in self.names:
+            with CredentialRing(self.realm, TOPIC, self.realm.identity(name)) as ring:
+                places = PeerPlaces(self.realm, TOPIC, name, ring)
+                places.refresh(rendezvous=name in PUBLISHERS)
+                found |= {(name, seat): label for seat, (_, label) in places._labels.items()}
+        return found
+
+    def links(self) -> list[tuple[str, int, str, int]]:
+        """Every seat of a running peer that has a parent, and that parent's seat."""
+        return [
+            (shown["entity"], seat["seat"], seat["parent"], seat["parent_seat"])
+            for shown in status.all_here(self.realm)
+            for seat in shown["topics"].get(TOPIC, {"seats": []})["seats"]
+            if seat["parent"] is not None
+        ]
+
+    def check_containment(self) -> int:
+        """Every parent's label covers its child's, whatever else happens; how many links there are."""
+        spaces, links = EventSpace(SCHEMA).spaces.values(), self.links()
+        for name, seat, parent, parent_seat in links:
+            own, above = self.labels[name, seat], self.labels[parent, parent_seat]
+            assert any(above in space.path(own) for space in spaces), f"{parent} does not cover {name}'s seat {seat}"
+        return len(links)
+
+    def moves(self) -> tuple[int, list[tuple[str, int, str, int]]]:
+        """Searches so far, and who stands where."""
+        counts = [shown["topics"].get(TOPIC, {"counts": {}})["counts"] for shown in status.all_here(self.realm)]
+        return sum(each.get("searches", 0) for each in counts), sorted(self.links())
+
+    def settles(self, within: float) -> None:
+        """Waits for a time of some heartbeats in which nobody searches and nobody moves: there is no livelock."""
+        deadline = time.monotonic() + within
+        while True:
+            before = self.moves()
+            time.sleep(6 * self.heartbeat)
+            if self.moves() == before and self.placed() == len(self.names):
+                return
+            assert time.monotonic() < deadline, f"after {within:.0f} s peers still move"
 
     def close(self) -> None:
         for each in self._publishers.values():
@@ -148,13 +214,14 @@ def drill(directory: Path, peers: int, kills: int, events: int, seed: int, heart
                 town.start(name)
             note("all are started")
             until(lambda: town.placed() == peers, within=900.0, what=lambda: f"{town.placed()} of {peers} have places")
-            note(f"{peers} processes have their places")
+            note(f"{peers} processes have their places, on {town.check_containment()} links")
             town.publish(events // 4)
             # (1) killed at random, one after the other, and back after a while
             victims = town.random.sample(town.names, kills)
             for victim in victims:
                 town.running[victim].kill()
                 town.publish(events // (4 * kills) or 1)
+                town.check_containment()
                 time.sleep(town.random.uniform(0.2, 1.0))
             note(f"killed: {', '.join(victims)}")
             for victim in victims:
@@ -162,11 +229,16 @@ def drill(directory: Path, peers: int, kills: int, events: int, seed: int, heart
             note("all are started again")
             # (2) the cable is cut for longer than anybody waits for a sign of life
             plug.set(plugged=False)
+            cut = time.monotonic()
             for _ in range(10):
                 town.publish(events // 40 or 1)
+                town.check_containment()
                 time.sleep(heartbeat)
+            for publisher in PUBLISHERS[:2]:  # one on each side
+                town.goes_on(publisher)
+                note(f"{publisher}'s events arrive on its side of the cut")
             plug.set(plugged=True)
-            note(f"the cable was cut for {10 * heartbeat:g} s and is mended")
+            note(f"the cable was cut for {time.monotonic() - cut:.0f} s and is mended")
             town.publish(events // 4)
             # (3) everything that is wanted arrives, once
             missing = {name: town.expected(name) for name in town.filters}
@@ -183,7 +255,13 @@ def drill(directory: Path, peers: int, kills: int, events: int, seed: int, heart
             assert not missing, f"after healing these still lack events: {late}\n{said}"
             wanted = sum(len(town.expected(name)) for name in town.filters)
             note(f"{len(town.published)} events, {wanted} deliveries, each once")
-            until(lambda: town.placed() == peers, within=120.0)
+            until(lambda: town.placed() == peers, within=300.0)
+            # (4) nobody moves any more, parents cover their children, and peers' own logs agree
+            town.settles(within=600.0)
+            note(f"nobody moves; {town.check_containment()} links")
+            report = PeersAudit(town.realm, TOPIC).run(lambda done: None)
+            assert report.ok, report.problems
+            note(f"check: {report.events} events, {report.deliveries} deliveries, {dict(report.also)}")
         finally:
             with suppress(OSError):
                 town.close()

@@ -163,7 +163,9 @@ class Simulation:
         """Starts the same peer again, with nothing in its memory."""
         old = self.peers[name]
         node = self._node(name, old.credentials, self.rendezvous)
-        self.peers[name] = SimulatedPeer(node, old.credentials, delivered=old.delivered, twice=old.twice)
+        self.peers[name] = SimulatedPeer(
+            node, old.credentials, delivered=old.delivered, twice=old.twice, missed=old.missed
+        )
         self.join(name, contacts, away)
 
     def partition(self, side: Iterable[PeerId]) -> None:

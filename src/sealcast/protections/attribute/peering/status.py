@@ -51,9 +51,11 @@ def _topic(member: PeerMember) -> dict[str, Any]:
         "serves": member.name in member.rendezvous,
         "seats": [
             {
+                "seat": seat.seat,
                 "attribute": seat.attribute,
                 "root": seat.root,
                 "parent": None if seat.parent is None else seat.parent.peer,
+                "parent_seat": None if seat.parent is None else seat.parent.seat,
                 "children": sorted({child.peer for child in seat.children}),
                 "depth": seat.depth,
             }
