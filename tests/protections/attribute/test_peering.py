@@ -205,12 +205,16 @@ def hosted(
     names: list[str],
     scene: Callable[[PeerHost], Coroutine[Any, Any, None]],
     said: list[str] | None = None,
+    *,
+    heartbeat: float = 0.5,
 ) -> None:
-    """Runs a process of peers in this one, and a scene with it."""
+    """Runs a process of peers in this one, and a scene with it. With a slow heartbeat nobody moves, however busy the
+    machine is."""
+    limits, settings = with_heartbeat(heartbeat)
 
     async def both() -> None:
         heard = [] if said is None else said
-        host = PeerHost(EntityRealm(realm.paths.root), names, limits=LIMITS, settings=SETTINGS, told=heard.append)
+        host = PeerHost(EntityRealm(realm.paths.root), names, limits=limits, settings=settings, told=heard.append)
         done = asyncio.Event()
         running = asyncio.ensure_future(host.run(done.is_set))
         try:

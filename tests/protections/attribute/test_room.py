@@ -122,7 +122,7 @@ def test_explain_says_what_profile_p_gives_away(ward: Ward, tmp_path: Path) -> N
     assert "Profile P gives away the values of events" in paper and "Profile P" not in anonymous
     for text in (anonymous, paper):
         assert "coarser than or equal to" in text and "finer than or equal to" in text and "or neither" in text
-        assert "d k_D parents of one subscriber" in text
+        assert "a peer together with one that stands two places below it" in text
         assert "(escrow)" in text and "publishers share the routing key" in text
 
 
