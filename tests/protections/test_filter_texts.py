@@ -16,6 +16,7 @@ from sealcast.broker.snapshots import SealedSnapshots, StoredTable
 from sealcast.errors import CannotOpen, FilterRejected, Rejected
 from sealcast.filters.index import snapshot
 from sealcast.model.subscription import Subscription
+from sealcast.overlay import moves
 from sealcast.overlay.filter_keys import FilterKeyHandover
 from sealcast.protections.filter_texts import FilterTextsAtHand
 from sealcast.protections.port import client_side, witness_side
@@ -24,6 +25,7 @@ from sealcast.trust.handles import BrokerRealm, EntityRealm
 from sealcast.trust.keys import minting
 from sealcast.trust.keys.filter_texts import BrokerFilters, FilterSealer, OwnerFilters
 from sealcast.trust.realm.changes import AddSubscription, HandFilterKey
+from sealcast.trust.realm.compromise import filters_known
 from sealcast.wire import sealed_texts
 from sealcast.wire.sealed_texts import is_sealed_text, key_id_of
 from tests.cli.shell import sealcast
@@ -369,6 +371,23 @@ def test_after_a_broker_is_revoked_its_keys_open_no_new_filter(realm: Realm) -> 
     assert BrokerFilters(stolen).text(state, state.subscription("nurse-1")) == SECRET, "it had it already"
     with pytest.raises(CannotOpen):
         BrokerFilters(stolen).text(state, state.subscription("new"))
+
+
+def test_after_the_only_broker_was_revoked_the_next_one_reads_the_filters(realm: Realm) -> None:
+    realm.subscribe(TOPIC, "nurse", SECRET)
+    realm.revoke_entity("broker")
+    assert filters_known(realm.state(), "broker") == {TOPIC: 1}
+    realm.add_broker("paris", [TOPIC])  # by the administrator, who has the key file of the one that was revoked
+    state = realm.state()
+    assert BrokerFilters(realm.broker("paris")).text(state, state.subscription("nurse-1")) == SECRET
+    assert moves.rehome(realm, "broker") == [(TOPIC, "nurse", "paris")]
+
+
+def test_subscribers_stay_where_no_other_broker_can_read_their_filters(realm: Realm, tmp_path: Path) -> None:
+    realm.subscribe(TOPIC, "nurse", SECRET)
+    realm.paths.broker_key.rename(tmp_path / "broker.key")
+    realm.add_broker("paris", [TOPIC])
+    assert moves.rehome(realm, "broker") == []
 
 
 def test_explain_says_who_sees_filters(realm: Realm) -> None:

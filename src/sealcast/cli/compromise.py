@@ -52,6 +52,7 @@ def compromise(
     from sealcast.lab.drill import drill, preview
     from sealcast.pipeline.session import session
     from sealcast.trust.admin.overlays import rising
+    from sealcast.trust.realm.compromise import filters_known
 
     here = talk.open_realm()
     if dry_run or not yes:
@@ -65,8 +66,11 @@ def compromise(
         if not planned.plan.done:
             talk.confirm(*lines)
     report = drill(here, entity, cause=cause, center=center, others=others, spark=lambda: session(master))
-    if not talk.emitted(as_json(report)):
+    known = filters_known(here.state(), entity)
+    if not talk.emitted(as_json(report) | {"filters_known": known}):
         _say(report)
+        for topic, count in known.items():
+            talk.note(f"topic {topic!r}: whoever has these keys knows {talk.counted(count, 'filter')}, for good")
     if not report.over or not report.unharmed:
         talk.warn("it is not over: see above and in the table, and run this again if batches were under way")
         raise typer.Exit(1)

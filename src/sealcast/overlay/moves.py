@@ -23,6 +23,7 @@ from sealcast.errors import Misuse
 from sealcast.log.ledger import LedgerReader
 from sealcast.overlay.parts import BrokerPart
 from sealcast.trust.handles import OpenRealm
+from sealcast.trust.keys.filter_texts import keys_in_use
 from sealcast.trust.realm.changes import AttachSubscriber, Change, SettleSubscriber
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Stay
@@ -109,13 +110,19 @@ def _knows(known: Container[str] | None, state: RealmState, topic: str, subscrib
 
 def rehome(realm: OpenRealm, broker: str) -> list[tuple[str, str, str]]:
     """Everyone whom a broker that is gone for good served gets another home, shared out among those that serve the
-    topic; (topic, subscriber, its new home). Where no other broker serves a topic, its subscribers stay."""
+    topic; (topic, subscriber, its new home). Where no other broker serves a topic, or none that can read its filters,
+    its subscribers stay."""
     # Whoever is on the way there has to arrive before it can go on.
     arriving = [(topic, who) for topic, who in moving(realm.state()) if realm.state().home_of(topic, who) == broker]
     settle(realm, abandon=arriving)
     state, moved = realm.state(), list[tuple[str, str, str]]()
     for topic, found in state.topics.items():
-        homes = [name for name in state.serving(topic) if name != broker]
+        used = keys_in_use(found.subscriptions)
+        homes = [
+            name
+            for name in state.serving(topic)
+            if name != broker and all((key, name) in found.filter_keys for key in used)
+        ]
         gone = dict.fromkeys(
             s.subscriber for s in found.subscriptions.values() if state.home_of(topic, s.subscriber) == broker
         )

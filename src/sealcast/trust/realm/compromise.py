@@ -23,6 +23,7 @@ from sealcast.errors import Misuse
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.realm.state import Entity, RealmState
 from sealcast.trust.realm.topics import TopicState
+from sealcast.wire.sealed_texts import is_sealed_text, key_id_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,18 @@ def plan(state: RealmState, name: str, center: str | None = None, *, made: bool 
     counts = not who.revoked or any(not state.revoked.is_revoked(serial) for serial in who.serials)
     affected = [found for each in state.topics.values() if (found := _affected(state, who, each, center, made, counts))]
     return CompromisePlan(name, counts, tuple(live), tuple(affected))
+
+
+def filters_known(state: RealmState, name: str) -> dict[str, int]:
+    """By topic, how many live filters were sealed to a broker: whoever has its keys knows them, for good."""
+    known = {
+        topic: sum(
+            is_sealed_text(each.filter) and (key_id_of(each.filter), name) in found.filter_keys
+            for each in found.subscriptions.values()
+        )
+        for topic, found in state.topics.items()
+    }
+    return {topic: count for topic, count in known.items() if count}
 
 
 def touched(state: RealmState, name: str) -> list[str]:
