@@ -74,7 +74,10 @@ class FramesAudit(LedgerAudit[P]):
 
     def check_ends(self, end: int, reached: PinnedOffset) -> None:
         super().check_ends(end, reached)
-        last = self._ledger.at(end - 1).entry if end else None
+        try:
+            last = self._ledger.at(end - 1).entry if end else None
+        except Corrupt:
+            last = None  # said when it was that record's turn
         if last is not None and last.chain and last.version <= self.newest():
             seen = Pin(self._paths.ledger, "the ledger", may_go=False)
             try:
