@@ -114,13 +114,15 @@ class GatewayApp:
     def _route(self, scope: Scope) -> tuple[Endpoint, dict[str, str]]:
         for route, methods in self._routes:
             match, child = route.matches({**scope, "root_path": ""})
-            if match is not Match.NONE:
-                endpoint = methods.get(scope["method"])
-                if endpoint is None:
-                    raise Refusal(405, "method", f"this is asked with {', '.join(sorted(methods))}")
-                path = cast(dict[str, str], child["path_params"])
-                if all(_SEGMENT[name].fullmatch(value) for name, value in path.items()):
-                    return endpoint, path
+            if match is Match.NONE:
+                continue
+            path = cast(dict[str, str], child["path_params"])
+            if not all(_SEGMENT[name].fullmatch(value) for name, value in path.items()):
+                continue
+            endpoint = methods.get(scope["method"])
+            if endpoint is None:
+                raise Refusal(405, "method", f"this is asked with {', '.join(sorted(methods))}")
+            return endpoint, path
         raise Refusal(404, "not-found", "there is nothing under this path", hint="the endpoints: GET /openapi.json")
 
     def _judge(self, request: _Request) -> Caller:

@@ -134,6 +134,13 @@ class Doors:
     def _spoke(self, connection: socket.socket) -> None:
         """It sent its first bytes, or has gone."""
         address, _ = self._forget(connection)
+        try:
+            gone = not connection.recv(1, socket.MSG_PEEK)
+        except OSError:
+            gone = True
+        if gone:
+            connection.close()
+            return
         if len(self._handshakes) >= self._limits.handshakes:
             self._refuse(connection, "handshakes")
             return
@@ -153,7 +160,9 @@ class Doors:
             )
         except (OSError, ssl.SSLError, EOFError) as error:
             connection.close()
-            reason = "tls" if isinstance(error, ssl.SSLError) else "handshake"
+            # Who hangs up in the middle did nothing bogus: a cable was cut, or a balancer looked whether we are there.
+            hung_up = not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError)
+            reason = "handshake" if hung_up else "tls"
             self._metrics.refused(reason)
             if reason == "tls":
                 self.strike(address)
