@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from sealcast.control.budgets import Allowance, Budgets
+from sealcast.control.budgets import Budgets
 from sealcast.errors import Unavailable
 from sealcast.gateway.limits import GatewayLimits
 from sealcast.gateway.metrics import GatewayMetrics
@@ -26,8 +26,6 @@ from sealcast.gateway.metrics import GatewayMetrics
 _BACKLOG: Final = 2_048
 _ACCEPTS: Final = 128
 _SWEEP_S: Final = 0.25
-#: Of handshakes: a failed one may be an accident, and ten are not.
-BOGUS: Final = Allowance(per_second=1_000, burst=10_000, base_delay_us=1 << 10, max_delay_us=300 * 1_000_000)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -72,7 +70,7 @@ class Doors:
         self._silent_from = Counter[str]()
         self._handshakes = set[asyncio.Task[None]]()
         self._established = Counter[str]()
-        self._bogus = Budgets(BOGUS)
+        self._bogus = Budgets(limits.bogus)
         self._sweeper = asyncio.ensure_future(self._sweep())
         self._loop.add_reader(self._socket, self._accept)
         metrics.silent.set_function(lambda: len(self._silent))

@@ -53,6 +53,10 @@ class GatewayLimits:
     #: What one caller may ask, and one address that has proved nothing.
     caller: Allowance = field(default_factory=lambda: Allowance(per_second=500, burst=2_000))
     address: Allowance = field(default_factory=lambda: Allowance(per_second=500, burst=2_000))
+    #: How long an address is refused whose attempts are bogus: a failed one may be an accident, and twenty are not.
+    bogus: Allowance = field(
+        default_factory=lambda: Allowance(per_second=1_000, burst=10_000, base_delay_us=1_000, max_delay_us=300_000_000)
+    )
     #: Of one caller: requests that wait for something, and control topics.
     waiting: int = 64
     topics: int = 64
