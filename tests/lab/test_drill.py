@@ -222,6 +222,16 @@ def test_an_inner_broker_opens_nothing_and_follows_everything(layered: Realm) ->
     assert result.code == 1 and "which way events of earlier epochs went (3 events)" in result.err
 
 
+@pytest.mark.parametrize("name", ["center", "nyse", f"{TOPIC}-node-1"])
+def test_frames_at_the_root_of_a_layered_topic_go_as_well(layered: Realm, name: str) -> None:
+    """They carry no payload that their keys open, but whose events they are, and which way these go."""
+    report = drill(layered, name)
+    assert report.before[name, TOPIC].frames == 6, "two messages an event"
+    assert report.after[name, TOPIC].frames == 0
+    assert [(gone.broker, gone.removed, gone.left) for gone in report.forgotten] == [(f"{TOPIC}-node-1", 1, 0)]
+    assert report.over is not (name == f"{TOPIC}-node-1"), "a root's layer key still follows what it routed"
+
+
 def test_keys_of_somebody_else_follow_and_open_nothing(layered: Realm) -> None:
     """The attempt is one that can fail: agreement keys that are not the victim's."""
     other = {epoch: AgreementKey.generate() for epoch in (1,)}

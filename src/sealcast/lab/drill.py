@@ -152,7 +152,8 @@ def drill(
     report = DrillReport(name, response, tuple(topics), before=before, untried=not thief.tries, continued=continued)
     for step in _served(realm, topics, name):
         exposed = any(_exposed(thief, step).values())
-        report.resealed += _reseal(step, name, spark, spark_above, everything=exposed)
+        if not _routes(realm, step):
+            report.resealed += _reseal(step, name, spark, spark_above, everything=exposed)
         if exposed:
             report.forgotten.append(_forget(realm, thief, step))
     if Role.BROKER in realm.state().entity(name).roles:
@@ -175,7 +176,8 @@ def preview(realm: Realm, name: str, *, center: str | None = None) -> Preview:
         topic, exposed = step.name.topic, _exposed(thief, step)
         epoch = state.topic(topic).epoch + (topic in rotating)
         leaked = None if any(exposed.values()) else _leaked(realm, name)
-        pieces[topic] += len(reseal.wanted(step, "", leaked, epoch=epoch).places)
+        if not _routes(realm, step):
+            pieces[topic] += len(reseal.wanted(step, "", leaked, epoch=epoch).places)
         frames[topic] += sum(read.messages for read in exposed.values())
     lasting = tuple(topic for topic in topics if _lasts(realm, topic, matrix.tried(thief, topic)))
     return Preview(plan, new_center or "", dict(+pieces), dict(+frames), lasting)
@@ -250,14 +252,19 @@ def _thief(realm: Realm, name: str, *, tokens: bool = True) -> Thief:
 
 
 def _served(realm: Realm, topics: list[str], name: str) -> Iterator[FramesStep]:
-    """The parts of these topics that can be sealed again here: brokers' that have the new key, and that of the one that
-    is compromised, if it is one; where their files are."""
+    """The parts of these topics whose frames were taken in here: of brokers that have the new key, and of the one that
+    is compromised, if it is one."""
     state = realm.state()
-    for topic in (name for name in topics if not state.topic(name).protection.overlay):
+    for topic in topics:
         for broker in dict.fromkeys((*state.serving(topic), *(b for b in state.brokers() if b == name))):
             ledger = realm.paths.topic(topic, broker).ledger
             if realm.paths.broker_key_of(broker).exists() and ledger.is_dir():
                 yield FramesStep.of(StepName(str(realm.paths.root), topic, broker))
+
+
+def _routes(realm: OpenRealm, step: FramesStep) -> bool:
+    """Whether its brokers hand on what none of them opens: then nothing is sealed again, and only frames can go."""
+    return realm.state().topic(step.name.topic).protection.overlay
 
 
 def _leaked(realm: OpenRealm, name: str) -> list[str] | None:

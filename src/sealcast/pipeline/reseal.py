@@ -155,7 +155,7 @@ def settled(topic: FramesStep) -> tuple[int, ...]:
     broker can open, and so seal again, without them."""
     ends = tuple[int, ...]()
     for committed in topic.ledger.entries():
-        pieces = (wire.parse(topic.pieces.read(ref.name, ref.digest)) for ref in committed.entry.pieces)
+        pieces = (topic.parse(topic.pieces.read(ref.name, ref.digest)) for ref in committed.entry.pieces)
         if not all(map(topic.stands_alone, pieces)):
             break
         ends = committed.entry.end.partitions
