@@ -15,15 +15,21 @@ from sealcast.broker import budgets
 from sealcast.broker.budgets import share, suspended
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
+from sealcast.errors import FilterRejected
 from sealcast.filters.index import ChangedIndex, Index
 from sealcast.filters.index.changed import NEW
 from sealcast.filters.parse import parse
+from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.filters.work import Measure
 from sealcast.log import suspended as notes
 from sealcast.model import Event, Schema
 from sealcast.model.event import Position
 from sealcast.protections.endpoint.audit import EndpointAudit
 from sealcast.protections.endpoint.witness import WITNESS
+from sealcast.protections.frame_steps import MatchingStep
+from sealcast.protections.port import client_side
+from sealcast.protections.recall import recall
+from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
 from tests.cli.shell import sealcast
 from tests.clients.pump import pump
@@ -85,15 +91,45 @@ def test_one_members_filters_do_not_stall_a_topic(world: World, dear: str) -> No
     assert EndpointAudit(world.realm, TOPIC).run().ok
 
 
-def test_without_budgets_they_do(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of them, on three events, takes longer than a piece with thousands of events."""
+@pytest.mark.parametrize(
+    "dear", [[REGEX], [XPATH.replace("'x'", f"'x{i}'") for i in range(40)]], ids=["regex", "xpath"]
+)
+def test_without_budgets_they_do(world: World, dear: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One or some of them, on three events, take longer than a piece with thousands of events."""
     monkeypatch.setattr(budgets, "EACH_PIECE", 1 << 60)
     monkeypatch.setattr(budgets, "TOPIC_PIECE", 1 << 60)
-    world.attack(REGEX)
+    world.attack(*dear)
     world.publish(3)
     before = time.process_time()
     assert "suspended" not in pump(world.realm, TOPIC)
     assert time.process_time() - before > 0.5
+
+
+@pytest.mark.parametrize("dear", [REGEX, XPATH])
+def test_a_replay_asks_for_no_more_than_a_subscription(
+    world: World, dear: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A filter over the past is asked by the broker, too, on every event of the span. Nothing of it is done if it is
+    too dear; without the budget all of it is."""
+    world.publish()
+    pump(world.realm, TOPIC)
+    step = MatchingStep.of(StepName(str(world.realm.paths.root), TOPIC, "broker"))
+
+    def replayed(text: str) -> int:
+        asks = client_side(step.about.protection).asks_of_past(world.realm, TOPIC, "mallory", text)
+        return recall(step, "mallory", asks, 0, 1 << 60).replayed.events
+
+    asked = list[object]()
+    true = Evaluator.true
+    monkeypatch.setattr(Evaluator, "true", lambda self, wanted: asked.append(wanted) or true(self, wanted))
+    with pytest.raises(FilterRejected, match="units of work"):
+        replayed(dear)
+    assert not asked
+    assert replayed("n < 3") == 3
+    monkeypatch.setattr(budgets, "EACH_PIECE", 1 << 60)
+    asked.clear()
+    replayed(dear)
+    assert asked
 
 
 def test_owners_and_operators_are_told(world: World) -> None:

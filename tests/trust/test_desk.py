@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from sealcast.primitives.p256 import P256SigningKey
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.filter_texts import OwnerFilters
 from sealcast.trust.realm.changes import Access, Right
+from sealcast.trust.realm.state import RealmState
 from sealcast.trust.tokens import gates
 from sealcast.trust.tokens import token as tokens
 from sealcast.trust.tokens.token import TokenReason
@@ -92,6 +94,25 @@ def told(act: Callable[[], object], name: str) -> tuple[str, str, str, str | Non
         act()
     error = caught.value
     return error.service_code, error.reason, error.message.replace(name, "NAME"), error.hint
+
+
+def test_a_desk_that_says_what_it_knows_is_an_oracle(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weakened variant: one that looks the topic up, and says so, before it looks at the token."""
+    world.realm.create_topic("closed", SCHEMA, access=Access.GRANTED)
+    mallory = world.wallet("mallory")
+    let_in = desks._let_in
+
+    def telling(topic: str, token: bytes, sender: Any, state: RealmState, *more: Any) -> Any:
+        if topic not in state.topics:
+            raise desks.DeskRejected(DeskReason.SUBSCRIPTION, f"there is no topic {topic!r}")
+        return let_in(topic, token, sender, state, *more)
+
+    monkeypatch.setattr(desks, "_let_in", telling)
+    answers = {
+        told(lambda topic=topic: subscribe(mallory, b"noise", topic=topic), topic)  # type: ignore[misc]
+        for topic in ("closed", "absent")
+    }
+    assert len(answers) == 2, "she learns which of the two exists"
 
 
 def test_a_topic_that_does_not_exist_is_refused_as_one_that_is_closed(world: World) -> None:

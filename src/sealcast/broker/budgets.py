@@ -16,8 +16,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sealcast.errors import FilterRejected
 from sealcast.filters.index import ChangedIndex, Index
-from sealcast.filters.work import Measure
+from sealcast.filters.tree import Condition
+from sealcast.filters.work import Measure, Work
+from sealcast.model.schema import Schema
 from sealcast.model.stages import Admitted
 
 #: Units for each event of a piece, and for the smallest piece: of one subscriber, and of all.
@@ -71,6 +74,20 @@ def _by_owner(demand: Ints, owners: Ints) -> Ints:
 def _budgets(events: int) -> tuple[int, int]:
     """Returns what one subscriber, and all together, may cost on so many events."""
     return max(EACH_PIECE, EACH_EVENT * events), max(TOPIC_PIECE, TOPIC_EVENT * events)
+
+
+def check_one(condition: Condition, schema: Schema, admitted: Admitted) -> None:
+    """FilterRejected, if one filter asks for more on the events of a piece than one subscriber may. For whoever asks a
+    filter on all of them, without an index."""
+    work, rows = Work.of(condition, schema), np.arange(admitted.columns.num_rows)
+    measure = Measure(admitted.columns, admitted.payloads() if work.xpaths else None)
+    asked, most = work.once + int(measure.each(work, rows).sum()), _budgets(rows.size)[0]
+    if asked > most:
+        raise FilterRejected(
+            "limit",
+            f"on {rows.size} events of one batch, the filter asks for {asked:,} units of work; {most:,} are allowed",
+            hint="ask for less: shorter patterns, no pattern over long texts or payloads",
+        )
 
 
 def share(total: Ints, each: int, all_together: int) -> int:

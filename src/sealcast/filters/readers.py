@@ -5,25 +5,29 @@ It is a filter over what the realm knows of an entity: its `name`. `name IN ('an
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
+from sealcast.filters.remembered import CONDITION_BYTES, Remembered
 from sealcast.filters.tree import Condition
 from sealcast.filters.visible import refuse_unseen
 from sealcast.model.schema import Schema
 
 ENTITIES: Final = Schema.from_json({"attributes": [{"name": "name", "type": "string"}]})
+#: Of all predicates that are remembered.
+_MOST_BYTES: Final = 16 << 20
 
 
-@lru_cache(256)
-def predicate(text: str) -> Condition:
-    """FilterRejected, with the position, unless it is a filter over entities."""
+def _predicate(text: str) -> Condition:
     condition = fit(parse(text), ENTITIES)
     refuse_unseen(condition, frozenset(), payloads_seen=False)
     return condition
+
+
+#: The condition of a text; FilterRejected, with the position, unless it is a filter over entities.
+predicate: Final = Remembered(_predicate, lambda text, _: CONDITION_BYTES * (len(text) + 1), _MOST_BYTES)
 
 
 def may_open(text: str, name: str) -> bool:

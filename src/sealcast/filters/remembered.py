@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+
+#: What a condition may take for each character of its text: a name or a number of one is a node of the tree.
+CONDITION_BYTES: Final = 512
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

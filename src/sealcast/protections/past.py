@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sealcast.broker import budgets
 from sealcast.broker.filter_conditions import condition
 from sealcast.broker.gate import Gate
 from sealcast.errors import CannotOpen
@@ -99,7 +100,13 @@ class ReadPast:
     def true(self, gate: Gate, admitted: Admitted) -> Bools:
         topic = self._asked.topic
         seen = Evaluator(admitted.columns, topic.schema, admitted.payloads())
-        true_of = cache(lambda text: seen.true(condition(text, self._template, topic)))
+
+        @cache
+        def true_of(text: str) -> Bools:
+            wanted = condition(text, self._template, topic)
+            budgets.check_one(wanted, topic.schema, admitted)  # counted before anything of it is done
+            return seen.true(wanted)
+
         epochs = np.array([each.epoch for each in senders(admitted)], np.int64)
         found = np.zeros(epochs.size, np.bool_)
         for epoch in np.unique(epochs).tolist():

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import count
 from typing import Final
 
@@ -22,6 +21,7 @@ from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.labels import LabelCost, LabelFilter, label_filter
 from sealcast.filters.parse import parse
+from sealcast.filters.remembered import CONDITION_BYTES, Remembered
 from sealcast.filters.tree import Condition
 from sealcast.log.closing import Closing
 from sealcast.model.event import OpenedEvent
@@ -44,8 +44,9 @@ from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState
 from sealcast.wire.frame import token_digest
 
-#: Filters kept compiled.
-MAX_COMPILED: Final = 4_096
+#: Of filters that are kept compiled, and of their labels: some thousand filters, as they usually are.
+MAX_COMPILED_BYTES: Final = 64 << 20
+_LABEL_BYTES: Final = 256
 
 
 class LayeredInterests(Closing, Unpicklable):
@@ -68,8 +69,14 @@ class LayeredInterests(Closing, Unpicklable):
         self.participant = Participant(realm, topic, self._identity)
         #: Its tokens.
         self.wallet = Wallet(realm, name, identity=self._identity)
-        self._condition = lru_cache(MAX_COMPILED)(lambda text: fit(parse(text), about.schema))
-        self._compiled = lru_cache(MAX_COMPILED)(self._compile)
+        self._condition: Remembered[str, Condition] = Remembered(
+            lambda text: fit(parse(text), about.schema),
+            lambda text, _: CONDITION_BYTES * (len(text) + 1),
+            MAX_COMPILED_BYTES,
+        )
+        self._compiled = Remembered(
+            self._compile, lambda text, made: len(text) + _LABEL_BYTES * (made[1].cost.labels + 1), MAX_COMPILED_BYTES
+        )
         #: The filters as of the last look: events are many, and filters change seldom.
         self._live: list[OwnFilter] | None = None
         #: Those and the past ones, the one that was true last before all others.

@@ -21,10 +21,10 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 from sealcast.errors import FilterRejected, FrameRejected, Misuse, TokenRejected
+from sealcast.filters.remembered import CONDITION_BYTES, Remembered
 from sealcast.model.names import NAME
 from sealcast.primitives.p256 import SIGNATURE_BYTES, Hash
 from sealcast.primitives.sign import PUBLIC_BYTES
@@ -75,7 +75,8 @@ _RIGHTS: Final = {
     3: frozenset({Right.PUBLISH, Right.SUBSCRIBE}),
 }
 _RIGHT_CODES: Final = {rights: code for code, rights in _RIGHTS.items()}
-_TEMPLATES: Final = 1024
+#: Of all templates that are remembered.
+_TEMPLATE_BYTES: Final = 16 << 20
 #: The COSE_Key of a frame key: kty OKP, crv Ed25519, x.
 _KTY_OKP, _CRV_ED25519 = 1, 6
 
@@ -283,13 +284,15 @@ def _read_template(value: Any) -> Template:
         raise _bad(TEMPLATE, f"is no template: {error.message}") from None
 
 
-@lru_cache(_TEMPLATES)
-def _template(text: str) -> Template:
-    """Few templates, many tokens: each is read once."""
+def _parsed_template(text: str) -> Template:
     template = Template.parse(text)
     if str(template) != text:
         raise FilterRejected("syntax", f"its normal spelling is {str(template)[:60]}")
     return template
+
+
+#: Few templates, many tokens: each is read once.
+_template: Final = Remembered(_parsed_template, lambda text, _: CONDITION_BYTES * (len(text) + 1), _TEMPLATE_BYTES)
 
 
 def _name(body: dict[Any, Any], label: int) -> str:
