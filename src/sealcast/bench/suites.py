@@ -16,6 +16,7 @@ SUITES: Final[dict[str, tuple[str, ...]]] = {
     "layered": ("layered",),
     "attribute": ("attribute", "attribute_cores"),
     "end-to-end": ("end_to_end_publish", "end_to_end_label_hash"),
+    "network": ("network_fan_out",),
     "searchable": ("searchable_prefilter", "searchable_match", "searchable_mqtt"),
 }
 

@@ -17,7 +17,7 @@ def bench(
     suite: Annotated[
         str | None,
         typer.Argument(
-            help="kernels, pipeline, groupkeys, admit, layered, attribute, searchable or end-to-end; without one, all."
+            help="kernels, pipeline, groupkeys, admit, layered, attribute, network, searchable or end-to-end; else all."
         ),
     ] = None,
 ) -> None:

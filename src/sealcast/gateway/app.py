@@ -196,7 +196,8 @@ class GatewayApp:
                 size = [(b"content-length", str(answer.size).encode())]
                 await self._parts(send, request, size, answer.parts)
             case StreamAnswer():
-                await self._parts(send, request, [], answer.items)
+                with self._hub.waiting(request.caller):
+                    await self._parts(send, request, [], answer.items)
 
     async def _whole(self, send: Send, request: _Request, status: int, kind: str | None, body: bytes) -> None:
         headers = [] if kind is None else [(b"content-type", kind.encode()), (b"content-length", b"%d" % len(body))]

@@ -20,6 +20,8 @@ from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.port import Record
 
 LOOK_S: Final = 0.01
+#: How often those who follow are told that nothing happened.
+BEAT_S: Final = 15.0
 #: Pages that are kept for those who follow closely behind each other, and logs that are kept open.
 _PAGES: Final = 4
 _PAGE_BYTES: Final = 4 << 20
@@ -70,6 +72,20 @@ class Feed(Closing):
                 if self.gone:
                     raise NotFound("this log is no more")
                 await self._moved.wait()
+
+    async def moves(self, offset: int) -> bool:
+        """Until there is a record at `offset`, or a while is over: whether there is. Nobody has a timer of its own: who
+        follows is woken with all others, every BEAT_S, and when the gateway is to stop."""
+        if self.gone:
+            raise NotFound("this log is no more")
+        if self.end <= offset:
+            with self._watching():
+                await self._moved.wait()
+        return self.end > offset
+
+    def wake(self) -> None:
+        """Lets everybody look whether there is still something to wait for."""
+        self._wake()
 
     async def page(self, first: int, max_bytes: int, workers: Workers) -> Page:
         """Records from `first` on, at most so much; read once for all who ask for the same at the same time."""
@@ -123,6 +139,7 @@ class Feeds(Closing):
 
     def __init__(self) -> None:
         self._feeds: OrderedDict[Path, Feed] = OrderedDict()
+        self._loop = asyncio.get_running_loop()
         self._watcher = asyncio.ensure_future(self._watch())
 
     def of(self, directory: Path) -> Feed:
@@ -154,9 +171,18 @@ class Feeds(Closing):
         for directory in [d for d, feed in self._feeds.items() if not feed.watched][: len(self._feeds) - _OPEN]:
             self.drop(directory)
 
+    def wake(self) -> None:
+        """Wakes all who follow: the gateway is to stop, or a while is over."""
+        for feed in self._feeds.values():
+            feed.wake()
+
     async def _watch(self) -> None:
+        beat = self._loop.time() + BEAT_S
         while True:
             await asyncio.sleep(LOOK_S)
+            if self._loop.time() >= beat:
+                beat = self._loop.time() + BEAT_S
+                self.wake()
             for feed in [feed for feed in self._feeds.values() if feed.watched]:
                 try:
                     feed.look()

@@ -183,6 +183,7 @@ class GatewayServer(Server):
         """Takes in nobody, lets nobody wait, and ends when what is under way has."""
         self._hub.leaving = True
         self._opened().close()
+        self._hub.feeds.wake()
         for connection in list(self.server_state.connections):
             if isinstance(connection, GatewayProtocol):
                 connection.end_waits()

@@ -29,7 +29,6 @@ from sealcast.wire import cbor, hops
 if TYPE_CHECKING:
     from sealcast.gateway.hub import Hub
 
-BEAT_S: Final = 15.0
 #: Larger pieces are named and not sent: whoever wants one asks for it.
 MAX_SENT_PIECE: Final = 4 << 20
 _KEPT: Final = 16
@@ -151,12 +150,4 @@ async def _items(hub: Hub, asked: Asked, journal: Journal, reseals: Feed, at: in
             yield record.for_caller(asked.caller.name, slot, everything=everything)
             at += 1
             continue
-        limit, beat = asyncio.timeout(BEAT_S), False
-        try:
-            async with limit:
-                asked.connection.waits.add(limit)
-                await feed.beyond(at)
-        except TimeoutError:
-            beat = True
-        finally:
-            asked.connection.waits.discard(limit)
+        beat = not await feed.moves(at)
