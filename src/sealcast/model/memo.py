@@ -21,7 +21,12 @@ class Memo(Generic[K, V]):
 
     def many(self, keys: Sequence[K], make: Callable[[Sequence[K]], Sequence[V]]) -> list[V]:
         """The value of each key, in order. `make` gets each new key once."""
-        known, asked = self._known, dict.fromkeys(keys)
+        known = self._known
+        if all(map(known.__contains__, keys)):  # as it is most of the time
+            for key in keys:
+                known.move_to_end(key)
+            return [known[key] for key in keys]
+        asked = dict.fromkeys(keys)
         found = {key: known[key] for key in asked if key in known}
         new = [key for key in asked if key not in found]
         if new:

@@ -47,7 +47,9 @@ class TreePublisher:
         self._hashes = hashes
         self._aad = aad
         self._payload_keys = keys.PayloadKeys(layers.group, key_uses)
-        self._tokens, self._kept = Memo[tuple[Path, bytes], bytes](cached), cached
+        #: Tokens of labels, for each target.
+        self._tokens: dict[Path, Memo[bytes, bytes]] = {}
+        self._kept = cached
         self._stock: list[bytes] = []
         self._targets: dict[Path, Exponent] = {}
         self.retarget(targets)
@@ -56,7 +58,7 @@ class TreePublisher:
         """The tree changed."""
         key = self._layers.key
         self._targets = {target: reduce(mul, map(key, target)) for target in targets}
-        self._tokens.clear()
+        self._tokens = {target: Memo(self._kept // len(self._targets)) for target in self._targets}
         self._payload_keys.forget()
 
     def encrypt_notification(
@@ -92,8 +94,8 @@ class TreePublisher:
                 self._encrypted(target, labels)
 
     def _encrypted(self, target: Path, labels: Sequence[bytes]) -> list[bytes]:
-        def made(new: Sequence[tuple[Path, bytes]]) -> list[bytes]:
-            elements = self._hashes.many([label for _, label in new])
-            return list(map(self._group.encode, self._group.power_many(elements, self._targets[target])))
+        def made(new: Sequence[bytes]) -> list[bytes]:
+            elements = self._group.power_many(self._hashes.many(new), self._targets[target])
+            return list(map(self._group.encode, elements))
 
-        return self._tokens.many([(target, label) for label in labels], made)
+        return self._tokens[target].many(labels, made)
