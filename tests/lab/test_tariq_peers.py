@@ -11,6 +11,7 @@ import pytest
 from sealcast.errors import Bug, Rejected
 from sealcast.lab.experiments import EXPERIMENTS
 from sealcast.lab.tariq import curious, fig6ab, scale
+from sealcast.lab.tariq.coalitions import pooled_trees
 from sealcast.lab.tariq.costs import NO_SECURITY, CryptoCosts, measured_costs, timed
 from sealcast.lab.tariq.curious import Narrowed, SeenLinks, answer_times, consistent, merged
 from sealcast.lab.tariq.fig6c import SpreadPoint, measure_spread
@@ -251,6 +252,33 @@ def test_rows_stand_beside_what_is_printed(spark: object, monkeypatch: pytest.Mo
     assert report.rows[-1]["cell"] == "delay falls with the out-degree"
     assert any("230 to 300" in str(row["printed"]) for row in report.rows)
     assert all(row.keys() == report.rows[0].keys() for row in report.rows)
+
+
+@pytest.mark.parametrize("split", [1, 2])
+def test_of_two_attributes_fewer_than_all_parents_determine_nothing(split: int) -> None:
+    found = pooled_trees(60, 150, split)
+    assert [each.parents for each in found] == list(range(1, 2 * split + 1))
+    assert all(each.determined == 0 for each in found[:-1]) and found[-1].subscriptions > 0
+    if split == 1:
+        assert found[-1].determined > 0
+
+
+SLOW = ("tariq/fig6a", "tariq/fig6c", "tariq/scale", "tariq/primitives")
+
+
+@pytest.mark.parametrize("name", ["tariq/attacks", *(pytest.param(each, marks=pytest.mark.soak) for each in SLOW)])
+def test_a_quick_run_of_each_experiment(spark: object, name: str) -> None:
+    """As the command runs it: every row has the same columns, and what must hold anywhere holds."""
+    report = EXPERIMENTS[name].run(True, lambda done, of: None)
+    assert report.experiment == name and report.rows
+    assert all(row.keys() == report.rows[0].keys() for row in report.rows)
+    if name == "tariq/attacks":
+        found = {row["attack"]: row for row in report.rows}
+        # What the paper's text does not allow, and what happens: it is not hidden
+        assert not found["history: a parent and a grandchild"]["agrees"] and not report.agrees
+        assert all(row["agrees"] for row in report.rows if str(row["attack"]).startswith("collusion"))
+    if name == "tariq/fig6c":
+        assert sum(int(row["missed"] or 0) for row in report.rows) == 0
 
 
 def test_ideal_events_are_refused_when_they_are_altered() -> None:

@@ -15,6 +15,7 @@ from typing import Final
 
 from sealcast.lab.points import run_all
 from sealcast.lab.report import Curve, Panel, Report, Row, Told, columns
+from sealcast.lab.tariq.coalitions import pooled_trees
 from sealcast.lab.tariq.costs import CryptoCosts, measured_costs
 from sealcast.lab.tariq.curious import (
     Narrowed,
@@ -83,7 +84,7 @@ def run(quick: bool, told: Told) -> Report:
     rows = [
         row for point, result in found.items() for row in (*_history(point, result), *_collusion(point, result, events))
     ]
-    rows += [*_offers(), *_timing(costs, 10 if quick else 40)]
+    rows += [*_trees(peers, events[-1], (1,) if quick else (1, 2)), *_offers(), *_timing(costs, 10 if quick else 40)]
     notes = (
         "before, after: bits of doubt about a label, that is log2 of how many it may be; 0 is found",
         "a parent alone: it knows the values of events that it can open, and which of them its child was sent",
@@ -137,6 +138,21 @@ def _collusion(point: WatchPoint, result: AttackResult, events: Sequence[int]) -
             measured=f"{determined} of {total} subscriptions determined",
             agrees=determined == 0 or all_of_them,
         )
+
+
+def _trees(peers: int, events: int, splits: Sequence[int]) -> Iterator[Row]:
+    """Two attributes, with places in both trees as the paper has it: the d k_D parents of its claim."""
+    for split in splits:
+        for found in pooled_trees(peers, events, split):
+            all_of_them = found.parents == 2 * split
+            yield _cells(
+                attack=f"collusion, d = 2: {found.parents} of {2 * split} parents",
+                strategy=f"multi-credential routing, k_D {split}",
+                events=events,
+                printed="the subscription" if all_of_them else "not the subscription",
+                measured=f"{found.determined} of {found.subscriptions} subscriptions determined",
+                agrees=found.determined == 0 or all_of_them,
+            )
 
 
 def _offers() -> Iterator[Row]:
