@@ -22,6 +22,7 @@
     │   ├── DiskFull          the write did not happen; nothing was acknowledged
     │   ├── Locked            another process holds what may be held once
     │   ├── Busy              a queue is full: nothing was put in
+    │   ├── Queued            it waits on this disk until it can be sent: do not do it again
     │   └── MissingExtra      an optional package is not installed (names the command that installs it)
     └── Bug               us: an invariant of ours does not hold; please report
 
@@ -239,6 +240,12 @@ class Busy(Unavailable):
     """A queue is full: nothing was put in. Try again a little later."""
 
     code = "busy"
+
+
+class Queued(Unavailable):
+    """What was to be sent waits on this disk, durably, because nobody answers: it must not be done again."""
+
+    code = "queued"
 
 
 class MissingExtra(Unavailable):

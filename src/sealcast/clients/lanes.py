@@ -50,9 +50,13 @@ class Lane(Unpicklable):
         """Where the partition that it writes to lies."""
         return self._log.directory
 
-    def append(self, frames: Sequence[bytes]) -> Sequence[int]:
-        """Their offsets; durable on return."""
+    def append(self, frames: Sequence[bytes]) -> Sequence[int] | None:
+        """Their offsets; None where they wait on this machine until they can be sent. Durable on return."""
         return self._log.append(frames)
+
+    def flush(self) -> int:
+        """Sends what waits on this machine, if it can be sent now; how many frames still do."""
+        return self._log.flush()
 
     def newest(self, most: int, most_bytes: int) -> list[bytes]:
         """The last frames in its partition, at most so many, the oldest first."""

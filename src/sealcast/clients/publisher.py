@@ -20,7 +20,7 @@ from sealcast.clients.intake import admissible as admissible
 from sealcast.clients.lanes import Lane
 from sealcast.clients.lanes import partition_of as partition_of
 from sealcast.control.wallet import Held, Wallet
-from sealcast.errors import Busy, EventRejected, Misuse
+from sealcast.errors import Busy, EventRejected, Misuse, Queued
 from sealcast.filters.readers import predicate
 from sealcast.log.closing import Closing
 from sealcast.model.bounded import bounded
@@ -61,6 +61,8 @@ class Published:
 
     positions: Positions
     refusals: list[PublishRefusal]
+    #: Admissible events that wait on this machine, because the gateway cannot be reached.
+    queued: int = 0
 
 
 class Publisher(Closing):
@@ -101,6 +103,8 @@ class Publisher(Closing):
         self._way = client_side(state.topic(self.topic).protection).way(realm, self.topic, self._identity, self._broker)
         self._lanes: list[Lane] = []
         self._looked = -_LOOK_SECONDS
+        #: Of what was published last: events that wait on this machine.
+        self._queued = 0
         self._refresh()
 
     def _turn(self) -> threading.Lock:
@@ -126,6 +130,9 @@ class Publisher(Closing):
         Events, or a table of them: Arrow's or pandas', with a column for each attribute, and `payload` and
         `content_type` if there are any. A batch at a time is a great deal faster than one event at a time.
 
+        Where they are in the topic's log. While a gateway cannot be reached, events wait on this machine, on disk: they
+        have no place in the log yet, so there are fewer places. They are sent before any that come later (`flush`).
+
         `readers` is a filter over entities, by `name`: of those whose filters match, only whom it is true of can open
         these events. A protection that cannot narrow that refuses it.
         """
@@ -133,14 +140,18 @@ class Publisher(Closing):
             return self._append(self._all(events, readers), readers)
 
     def publish_one(self, event: Event) -> Position:
-        """A frame of one."""
-        return self.publish((event,))[0]
+        """A frame of one; Queued when it waits on this machine, and so has no place yet."""
+        positions = self.publish((event,))
+        if not positions:
+            raise Queued("the gateway cannot be reached: the event waits on this disk, and is sent when it can be")
+        return positions[0]
 
     def publish_admissible(self, events: Given, *, readers: str = "") -> Published:
         """Those that the schema admits, durable on return; the others are named, with the reason."""
         with self._turn():
             checked, refusals = self._checked(events, readers)
-            return Published(self._append(checked, readers), refusals)
+            positions = self._append(checked, readers)
+            return Published(positions, refusals, self._queued)
 
     def seal(self, events: Given) -> list[bytes]:
         """The frames that `publish` would append: for somebody who appends them later, once, to `partition`."""
@@ -161,6 +172,11 @@ class Publisher(Closing):
             batches = _batches(self._all(events))
             made = [frames for batch in batches for _, frames in self._frames(batch)]
             return [(lane.broker, frame) for frames in made for lane, frame in zip(self._lanes, frames, strict=True)]
+
+    def flush(self) -> int:
+        """Sends what waits on this machine, if the gateway can be reached; how many frames still wait."""
+        with self._turn():
+            return sum(lane.flush() for lane in self._lanes)
 
     def close(self) -> None:
         self._wallet.close()
@@ -263,6 +279,7 @@ class Publisher(Closing):
 
     def _append(self, batches: Iterable[CheckedBatch], readers: str = "") -> Positions:
         self._check_room()
+        self._queued = 0
         made = chain.from_iterable(self._frames(batch, readers) for batch in _batches(batches))
         appended = map(self._appended, bounded(made, lambda each: sum(map(len, each[1])), BYTES_PER_APPEND))
         return Positions(self.partition, chain.from_iterable(appended))
@@ -271,6 +288,9 @@ class Publisher(Closing):
         """Where they are now, by the first lane's log, the one that an event is named by: offset and count of each."""
         counts, frames = zip(*made, strict=True)
         offsets = [lane.append(own) for lane, own in zip(self._lanes, zip(*frames, strict=True), strict=True)]
+        if offsets[0] is None:  # what waits on this machine has no place in the log yet
+            self._queued += sum(counts)
+            return iter(())
         return zip(offsets[0], counts, strict=True)
 
     def _frames(self, batch: CheckedBatch, readers: str = "") -> Iterator[tuple[int, tuple[bytes, ...]]]:

@@ -61,18 +61,20 @@ def unsubscribe(
     registry are ended there, the others by their subscribers."""
     state, ids = realm.state(), list(dict.fromkeys(ids))
     registered = {
-        each.id
+        each.id: (name, each.subscriber)
         for name in ([state.topic(topic).name] if topic is not None else state.topics)
         for each in state.subscriptions_of(name)
         if subscriber in (None, each.subscriber)
     }
     owners = {id: _owner(realm, id, topic, subscriber) for id in ids if id not in registered}
+    if not realm.site.here:  # nobody's keys but their owners' are here
+        owners |= {id: registered[id] for id in ids if id in registered}
     troubles = list[SealcastError]()
     for at, who in dict.fromkeys(owners.values()):
         with side_of(realm, at).interests(realm, at, who) as interests:
             interests.remove([id for id, owner in owners.items() if owner == (at, who)])
             troubles += [interests.trouble] if interests.trouble is not None else []
-    ended = [id for id in ids if id in registered]
+    ended = [id for id in ids if id not in owners]
     return EndedSubscriptions(subscriptions.unsubscribe(realm, *ended) if ended else state.version, troubles)
 
 

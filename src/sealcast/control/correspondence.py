@@ -55,6 +55,10 @@ class Correspondent(Unpicklable, Closing):
         """A broker's answer; ServiceRefused when it is no."""
         return self._ask((What.BROKER, broker), kind, body)
 
+    def come_to(self, version: int) -> None:
+        """Waits until a version of the registry that was named in an answer is seen here, too."""
+        self._realm.registry.come_to(version)
+
     def close(self) -> None:
         if self._asker is not None:
             self._asker.close()

@@ -58,13 +58,13 @@ def authorise(
 ) -> int:
     """Rights for an entity on one's own topic; the realm's version from which on it has them."""
     wanted = Authorise(topic, entity, frozenset(rights), not_before_us, until_us, template)
-    return _number(owner.ask_center(center, Authorise.KIND, wanted.to_bytes()))
+    return _seen(owner, owner.ask_center(center, Authorise.KIND, wanted.to_bytes()))
 
 
 def deauthorise(owner: Correspondent, center: str, topic: str, entity: str, rights: Iterable[Right]) -> int:
     """Takes rights on one's own topic away; the realm's version from which on they are gone."""
     wanted = Deauthorise(topic, entity, frozenset(rights))
-    return _number(owner.ask_center(center, Deauthorise.KIND, wanted.to_bytes()))
+    return _seen(owner, owner.ask_center(center, Deauthorise.KIND, wanted.to_bytes()))
 
 
 def rotate(owner: Correspondent, center: str, topic: str, epoch: int) -> int:
@@ -90,7 +90,7 @@ def subscribe(
             chosen = f"{wallet.name}-{number}"
         try:
             wanted = Subscribe(topic, filter, chosen, token)
-            wallet.correspondent.ask_broker(broker, Subscribe.KIND, wanted.to_bytes())
+            _seen(wallet.correspondent, wallet.correspondent.ask_broker(broker, Subscribe.KIND, wanted.to_bytes()))
             return Subscription(chosen, topic, wallet.name, filter)
         except ServiceRefused as refusal:
             # Someone took that number meanwhile: the next one will do, unless it was asked for by name.
@@ -103,12 +103,13 @@ def renew_subscriptions(wallet: Wallet, topic: str, ids: Iterable[str], *, broke
     """A later token for subscriptions of one's own; the realm's version from which on they live by it."""
     token = wallet.get(topic, Right.SUBSCRIBE).token
     broker = broker or serving_broker(wallet.realm.state(), topic)
-    return _number(wallet.correspondent.ask_broker(broker, Renew.KIND, Renew(topic, tuple(ids), token).to_bytes()))
+    wanted = Renew(topic, tuple(ids), token)
+    return _seen(wallet.correspondent, wallet.correspondent.ask_broker(broker, Renew.KIND, wanted.to_bytes()))
 
 
 def unsubscribe(asker: Correspondent, broker: str, ids: Iterable[str]) -> int:
     """Ends subscriptions of one's own, all or none; the realm's version from which on they are gone."""
-    return _number(asker.ask_broker(broker, Unsubscribe.KIND, Unsubscribe(tuple(ids)).to_bytes()))
+    return _seen(asker, asker.ask_broker(broker, Unsubscribe.KIND, Unsubscribe(tuple(ids)).to_bytes()))
 
 
 def serving_broker(state: RealmState, topic: str) -> str:
@@ -118,6 +119,13 @@ def serving_broker(state: RealmState, topic: str) -> str:
         if state.topic_key(topic, about.epoch, broker.name) is not None:
             return broker.name
     raise NotFound(f"no broker serves topic {topic!r}", hint=f"let one: sealcast topic serve {topic} BROKER")
+
+
+def _seen(asker: Correspondent, reply: ProvenMessage) -> int:
+    """The version that an answer names, once whoever asked has come to it, too: it reads what it has brought about."""
+    version = _number(reply)
+    asker.come_to(version)
+    return version
 
 
 def _number(reply: ProvenMessage) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
 
+from sealcast.errors import Rejected
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.pieces import Pieces
 from sealcast.log.port import PartitionLog
@@ -21,6 +22,12 @@ JournalLog = Literal["ledger", "reseals"]
 JournalPart = Literal["", "hops", "replays"]
 #: How often somebody who waits for records in a directory looks.
 LOOK_SECONDS: Final = 0.05
+
+
+class NotYours(Rejected):
+    """Whoever serves a piece says that nothing in it is for whoever asks."""
+
+    code = "not-yours"
 
 
 class Journal(Protocol):
@@ -34,7 +41,11 @@ class Journal(Protocol):
         """One of its logs, to read; None while nobody ever wrote to it."""
 
     def piece(self, name: str) -> bytes:
-        """The bytes of a piece, whatever they are; NotFound if there is none of that name."""
+        """The bytes of a piece, whatever they are; NotFound if there is none of that name, NotYours if it is kept."""
+
+    def pinned(self, version: int, chain: bytes, /) -> None:
+        """A record was made under that version of the registry, with that chain if it names one: Corrupt where this is
+        proven to be withheld, or another history is shown."""
 
     def wait(self, known: int, seconds: float) -> None:
         """Returns when the ledger may have more than `known` records, and in any case when the time is over."""
@@ -55,6 +66,9 @@ class DirectoryJournal:
 
     def piece(self, name: str) -> bytes:
         return Pieces(self.root / "pieces").bytes_of(name)
+
+    def pinned(self, version: int, chain: bytes, /) -> None:
+        """The registry is as near as the ledger."""
 
     def wait(self, known: int, seconds: float) -> None:
         time.sleep(min(LOOK_SECONDS, seconds))

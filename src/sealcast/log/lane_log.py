@@ -23,8 +23,11 @@ class LaneLog(Protocol):
     def partition(self) -> int:
         """Its number, as positions have it."""
 
-    def append(self, frames: Sequence[bytes]) -> Sequence[int]:
-        """Their offsets; durable on return."""
+    def append(self, frames: Sequence[bytes]) -> Sequence[int] | None:
+        """Their offsets; None where they wait on this machine until they can be sent. Durable on return."""
+
+    def flush(self) -> int:
+        """Sends what waits on this machine, if it can be sent now; how many frames still do."""
 
     def waiting(self) -> int:
         """Frames in it that nobody has taken yet."""
@@ -51,6 +54,9 @@ class LocalLaneLog(Closing):
 
     def append(self, frames: Sequence[bytes]) -> Sequence[int]:
         return self._log.append(frames)
+
+    def flush(self) -> int:
+        return 0
 
     def waiting(self) -> int:
         last = self._ledger.last_span()

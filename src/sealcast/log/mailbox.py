@@ -19,7 +19,7 @@ rank within the part). Where to start (`locate`, the `--from` of `sub`):
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,7 +30,7 @@ from sealcast.log.annals import JournalSigner
 from sealcast.log.cursor import Cursor, CursorFile, Saved
 from sealcast.log.entry import PieceRef
 from sealcast.log.had import Had
-from sealcast.log.journal import DirectoryJournal
+from sealcast.log.journal import DirectoryJournal, NotYours
 from sealcast.log.ledger import GENESIS
 from sealcast.log.piece_reader import P, Piece, PieceReader, Source, hop_reader, peer_reader, sealed_reader
 from sealcast.model.event import Position
@@ -169,10 +169,17 @@ class Mailbox(Generic[P]):
     """What one recipient gets from one ledger, after its durable cursor."""
 
     def __init__(
-        self, reader: PieceReader[P], recipient: Recipient[P], cursors: Path, *, owns_reader: bool = False
+        self,
+        reader: PieceReader[P],
+        recipient: Recipient[P],
+        cursors: Path,
+        told: Callable[[Saved], None] | None = None,
+        *,
+        owns_reader: bool = False,
     ) -> None:
-        """`cursors` is the directory that the recipient keeps its own cursor in."""
+        """`cursors` is the directory that the recipient keeps its own cursor in; `told` hears when it has moved."""
         self.reader, self.recipient, self._owns_reader = reader, recipient, owns_reader
+        self._told = told
         self._file = CursorFile(cursors, recipient.name, recipient.slot)
         #: How many records the ledger had when it was last read to its end.
         self.known_end = 0
@@ -210,11 +217,26 @@ class Mailbox(Generic[P]):
             for number, ref in enumerate(committed.entry.pieces):
                 if (index, number) < (at.entry, at.piece) or not self.recipient.concerns(ref):
                     continue
-                piece = self.reader.piece_of(index, number)
+                piece = self._piece(index, number)
+                if piece is None:
+                    continue
                 events, handles = self.recipient.rows(piece)
                 skip = min(at.rank, len(events)) if (index, number) == (at.entry, at.piece) else 0
                 late = number < committed.entry.late
                 yield _Part(index, number, committed.time_us, piece, events, handles, skip, late)
+
+    def _piece(self, index: int, number: int) -> P | None:
+        """None where whoever serves it says that nothing in it is for us, and the ledger does not say otherwise."""
+        try:
+            return self.reader.piece_of(index, number)
+        except NotYours as error:
+            if self.recipient.by_offset:
+                raise Corrupt(
+                    f"{self.reader.journal.shown}: record {index} has something for {self.recipient.name!r}, which is "
+                    f"withheld: {error.message}",
+                    hint="ask whoever runs the gateway",
+                ) from None
+            return None
 
     # --- the cursor ------------------------------------------------------------------------------
 
@@ -245,8 +267,11 @@ class Mailbox(Generic[P]):
             before = self._file.load()
             before.had.take(had or Had())
             newest = max((each for each in (before.head, head) if each is not None), default=None)
-            self._file.save(Saved(cursor, self._tag_before(cursor), before.had, newest))
-            return True
+            saved = Saved(cursor, self._tag_before(cursor), before.had, newest)
+            self._file.save(saved)
+        if self._told is not None:
+            self._told(saved)
+        return True
 
     def head(self) -> tuple[Path, tuple[int, bytes] | None]:
         """The file of the cursor, and which head of the registry was kept there."""
@@ -329,19 +354,26 @@ def slot_mailbox(
     name: str,
     by: JournalSigner | None = None,
     cursors: Path | None = None,
+    told: Callable[[Saved], None] | None = None,
 ) -> Mailbox[SealedPiece]:
     """A subscriber's mailbox at a broker that seals for slots. Without a place for cursors, it is in the directory."""
     shared = isinstance(topic, PieceReader)
     reader = topic if isinstance(topic, PieceReader) else sealed_reader(topic, key=by)
-    return Mailbox(reader, SlotRecipient(name, slot), cursors or _beside(reader), owns_reader=not shared)
+    return Mailbox(reader, SlotRecipient(name, slot), cursors or _beside(reader), told, owns_reader=not shared)
 
 
 def hop_mailbox(
-    source: Source, name: str, by: JournalSigner | None = None, cursors: Path | None = None, *, routes: bool = False
+    source: Source,
+    name: str,
+    by: JournalSigner | None = None,
+    cursors: Path | None = None,
+    told: Callable[[Saved], None] | None = None,
+    *,
+    routes: bool = False,
 ) -> Mailbox[HopPiece]:
     """A subscriber's mailbox at a broker of an overlay."""
     reader = hop_reader(source, key=by)
-    return Mailbox(reader, NamedRecipient(name, routes), cursors or _beside(reader), owns_reader=True)
+    return Mailbox(reader, NamedRecipient(name, routes), cursors or _beside(reader), told, owns_reader=True)
 
 
 def inbox_mailbox(directory: Path | str, name: str, by: JournalSigner | None = None) -> Mailbox[PeerPiece]:

@@ -98,6 +98,7 @@ class PieceReader(Generic[P]):
                 known, before = self.ledger.at(index), self._records.get(index - 1)
                 if known.previous != (before.tag if before is not None else self.ledger.tag_before(index)):
                     raise Corrupt(f"{self.ledger.shown}: record {index} does not follow record {index - 1}")
+                self.journal.pinned(known.entry.end.version, known.entry.chain)
                 self._records[index] = known
                 while len(self._records) > CACHE_RECORDS:
                     self._records.popitem(last=False)

@@ -23,6 +23,7 @@ from sealcast.broker.intake import (
     digest_of,
 )
 from sealcast.clients.lanes import Lane
+from sealcast.errors import Bug
 from sealcast.log.closing import Closing
 from sealcast.log.forwarded import partition_of
 from sealcast.model.bounded import bounded
@@ -122,7 +123,10 @@ class Inbound(Closing):
         by_place = sorted(fresh.items(), key=lambda item: item[1][0])
         for where, group in groupby(by_place, key=lambda item: item[1][0]):
             batch = {digest: data for digest, (_, data) in group}
-            for digest, offset in zip(batch, self._lanes[where].append(list(batch.values())), strict=True):
+            offsets = self._lanes[where].append(list(batch.values()))
+            if offsets is None:
+                raise Bug("a bridge appends to logs of this machine, and nothing waits to be sent")
+            for digest, offset in zip(batch, offsets, strict=True):
                 self._recent.remember(digest, offset)
 
     def _done(self, count: int) -> None:

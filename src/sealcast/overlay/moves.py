@@ -32,7 +32,7 @@ from sealcast.trust.statements import Author
 
 def move(realm: OpenRealm, topic: str, subscriber: str, broker: str) -> RealmState:
     """A subscriber gets another home. It goes on reading where it was, and then there."""
-    with LedgerReader(realm.paths.topic(topic, broker).ledger) as ledger:
+    with LedgerReader(realm.site.of(subscriber).journal(topic, broker)) as ledger:
         first = ledger.end()
 
     def decide(state: RealmState) -> list[Change]:

@@ -13,7 +13,7 @@ from sealcast.control import requests
 from sealcast.control.desk import MAX_IDS
 from sealcast.control.keepalive import KeepAlive
 from sealcast.control.wallet import Wallet
-from sealcast.errors import NotFound, SealcastError
+from sealcast.errors import Misuse, NotFound, SealcastError
 from sealcast.filters.check import fit
 from sealcast.filters.parse import parse
 from sealcast.filters.visible import refuse_unseen
@@ -107,9 +107,9 @@ class RegisteredSide:
         slot, about = self.slot(realm, topic, subscriber), realm.state().topic(topic)
 
         def mailbox_at(broker: str) -> Mailbox[SealedPiece]:
-            by = journal_signer(realm.state(), about, broker)
-            journal, own = realm.site.of(subscriber).journal(topic, broker), realm.paths.topic(topic, broker)
-            return slot_mailbox(journal, slot, subscriber, by, own.cursors)
+            state, site, own = realm.state(), realm.site.of(subscriber), realm.paths.topic(topic, broker)
+            by, told = journal_signer(state, about, broker), site.told(state, topic, broker)
+            return slot_mailbox(site.journal(topic, broker), slot, subscriber, by, own.cursors, told)
 
         return Stays(lambda: realm.state().stays_of(topic, subscriber), mailbox_at)
 
@@ -117,7 +117,10 @@ class RegisteredSide:
         if to is not None:
             moves.move(realm, topic, subscriber, to)
         own = [(topic, subscriber)]
-        moves.settle(realm, abandon=own if abandon else (), only=own)
+        if realm.site.here:  # elsewhere its brokers settle it, when they have caught up
+            moves.settle(realm, abandon=own if abandon else (), only=own)
+        elif abandon:
+            raise Misuse("a move is given up where the realm is: ask its administrator")
         return (topic, subscriber) in moves.moving(realm.state())
 
     def vet(self, text: str, topic: Topic) -> None:

@@ -30,7 +30,7 @@ from sealcast.trust.certificates.revocation import RevocationStore
 from sealcast.trust.heads import Pin
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.identity import Identity
-from sealcast.trust.layout import FIRST_BROKER, Layout
+from sealcast.trust.layout import FIRST_BROKER, Layout, RealmMark
 from sealcast.trust.realm.changes import Change, PlaceSubscriber
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.registry import Registry, now_us
@@ -47,18 +47,24 @@ class OpenRealm:
 
         `clock` tells the time in microseconds since 1970, for what is decided and for what is asked.
         """
-        self.paths: Layout = layout.find(Path(directory) if directory is not None else None)
+        self.paths: Layout = layout.find(directory)
         mark = layout.read_mark(self.paths)
         self.name = mark.name
         self.id = mark.id
         self._root = mark.root
         #: Whether clients may use the keys of services that are on their machine: the realm says so, or they may not.
         self.at_hand = mark.at_hand
+        self.clock = clock
         #: Where the realm's shared things are; what is one's own is in `paths`.
-        self.site: Site = LocalSite(self.paths, mark)
+        self.site: Site = LocalSite(self.paths, mark) if mark.gateway is None else self._served_by(mark)
         judge, keys, where = Judge(mark.id, mark.root), AuthorKeys(self.author), mark.registry_address(self.paths)
         self.registry = Registry(where, mark.id, clock, judge, keys, self.site.registry)
-        self.clock = clock
+
+    def _served_by(self, mark: RealmMark) -> Site:
+        # HTTP, for those who need it.
+        from sealcast.trust.gateway_site import GatewaySite
+
+        return GatewaySite(self.paths, mark, self.clock, lambda: self.registry.known)
 
     def reopen(self) -> Self:
         """The same realm by a handle of its own: for another thread, or a child process."""

@@ -168,6 +168,11 @@ def owned(realm: bytes) -> bytes:
     return _link(_CHAIN_START, 0, 0, "realm", realm.hex())
 
 
+def linked(chain: bytes, row: ChangeRow) -> bytes:
+    """The chain after a row, if it follows that one."""
+    return _link(chain, row.version, row.at_us, row.kind, row.body)
+
+
 def _link(chain: bytes, version: int, at_us: int, kind: str, body: str) -> bytes:
     return hashlib.sha256(chain + f"{version}\0{at_us}\0{kind}\0{body}".encode()).digest()
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from sealcast.errors import Corrupt, Misuse, NotFound
+from sealcast.transports.address import GatewayAddress, home_of, is_address
 from sealcast.trust.storage import address
 
 FORMAT: Final = 2
@@ -128,6 +129,10 @@ class Layout:
     def entity_key(self, name: str) -> Path:
         return self.entities / f"{name}.key"
 
+    def entity_certificate(self, name: str) -> Path:
+        """In a home: the entity's certificate, and those that lead to the root."""
+        return self.entities / f"{name}.crt"
+
     def topic(self, name: str, broker: str = FIRST_BROKER) -> TopicPaths:
         """A topic at one of its brokers. The first broker's are in the realm's own directory, as most have no other."""
         above = self.root if broker == FIRST_BROKER else self.broker(broker)
@@ -154,12 +159,16 @@ class RealmMark:
     #: Whether processes of clients may use the keys of centers and brokers that are on their machine. A realm that does
     #: not say so has its services run by somebody else (`sealcast serve`).
     at_hand: bool = False
+    #: Of a client's home: the gateway that serves the realm (`sealcast://HOST:PORT`).
+    gateway: str | None = None
 
     def to_bytes(self) -> bytes:
         body: dict[str, object] = {"format": FORMAT, "name": self.name, "id": self.id.hex(), "root": self.root.hex()}
         body["at_hand"] = self.at_hand
         if self.registry is not None:
             body["registry"] = address.written(self.registry)
+        if self.gateway is not None:
+            body["gateway"] = self.gateway
         return json.dumps(body, indent=2).encode() + b"\n"
 
     def registry_address(self, layout: Layout) -> address.Address:
@@ -181,9 +190,10 @@ def read_mark(layout: Layout) -> RealmMark:
                 f"{layout.root} is a realm of format {body['format']}; this release knows format {FORMAT}",
                 hint="use the release that made it, or a newer one of this",
             )
-        registry, at_hand = body.get("registry"), body.get("at_hand", False)
+        registry, at_hand, gateway = body.get("registry"), body.get("at_hand", False), body.get("gateway")
         id, root = bytes.fromhex(body["id"]), bytes.fromhex(body["root"])
-        return RealmMark(str(body["name"]), id, root, registry and address.written(str(registry)), at_hand is True)
+        written = registry and address.written(str(registry))
+        return RealmMark(str(body["name"]), id, root, written, at_hand is True, gateway and str(gateway))
     except FileNotFoundError:
         raise NotFound(
             f"{layout.root} is no realm (it has no {_MARK})", hint=f"make one: sealcast init {layout.root}"
@@ -193,12 +203,15 @@ def read_mark(layout: Layout) -> RealmMark:
 
 
 def find(
-    explicit: Path | None = None, environment: Mapping[str, str] = os.environ, start: Path | None = None
+    explicit: Path | str | None = None, environment: Mapping[str, str] = os.environ, start: Path | None = None
 ) -> Layout:
-    """The realm that was named, else the one of SEALCAST_REALM, else the nearest one around the working directory."""
-    named = explicit or (Path(environment[ENVIRONMENT]) if environment.get(ENVIRONMENT) else None)
+    """The realm that was named, else the one of SEALCAST_REALM, else the nearest one around the working directory. By
+    its directory, or by the address of a gateway: then it is the home that was made when one joined there."""
+    named = explicit or environment.get(ENVIRONMENT) or None
+    if named is not None and is_address(named):
+        return _home(GatewayAddress.parse(str(named)), environment)
     if named is not None:
-        layout = Layout(named.absolute())
+        layout = Layout(Path(named).absolute())
         read_mark(layout)
         return layout
     here = (start or Path.cwd()).absolute()
@@ -209,3 +222,19 @@ def find(
         f"no realm here: neither {here} nor a directory above it has a {_MARK}",
         hint=f"make one (sealcast init DIR), or name it with --realm DIR or {ENVIRONMENT}",
     )
+
+
+def _home(gateway: GatewayAddress, environment: Mapping[str, str]) -> Layout:
+    layout = Layout(home_of(gateway, environment).absolute())
+    if not layout.mark.is_file():
+        raise NotFound(
+            f"nobody has joined a realm through {gateway} on this machine ({layout.root} has no {_MARK})",
+            hint=f"get a code from the administrator (sealcast entity invite NAME), and: sealcast join {gateway}",
+        )
+    served = read_mark(layout).gateway
+    if served != str(gateway):
+        raise Misuse(
+            f"{layout.root} is the home of a realm that is served by {served}, not by {gateway}",
+            hint="name the home itself: --realm DIR; or another one: SEALCAST_HOME",
+        )
+    return layout

@@ -27,7 +27,7 @@ from sealcast.trust.statements import NOBODY, Author, AuthorKeys, Judge
 from sealcast.trust.storage import address as addresses
 from sealcast.trust.storage.address import Server
 from sealcast.trust.storage.opening import open_store
-from sealcast.trust.storage.trouble import CommitLost, damaged
+from sealcast.trust.storage.trouble import CommitLost, another_history, damaged
 
 if TYPE_CHECKING:
     from sealcast.trust.storage.rows import ChangeRow, Rows
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: States kept in memory: the newest, and the versions that batches in flight are pinned to.
 STATES_KEPT: Final = 4
+#: How long a version that somebody named is waited for.
+PATIENCE_S: Final = 10.0
 #: Rows that are read at once for somebody elsewhere.
 _ROWS_AT_ONCE: Final = 1_024
 
@@ -104,7 +106,7 @@ class Registry:
         """The newest version."""
         # Known before it is asked for: what others add meanwhile is no reason to think that something is missing.
         seen = self._seen.own
-        newest = self._store().read(lambda rows: rows.newest())
+        newest = self._current().read(lambda rows: rows.newest())
         if newest < seen.version:
             self.state()
         return newest
@@ -120,7 +122,7 @@ class Registry:
             return self._at(rows, wanted).state
 
         with self._lock:
-            return self._store().read(read)
+            return self._current().read(read)
 
     def head(self) -> Head:
         """The newest version, and the chain up to it."""
@@ -130,7 +132,7 @@ class Registry:
             return Head(newest.state.version, newest.chain)
 
         with self._lock:
-            return self._store().read(read)
+            return self._current().read(read)
 
     def chain_at(self, version: int) -> bytes:
         """The chain up to a version, verified."""
@@ -139,6 +141,10 @@ class Registry:
         found = self._store().read(lambda rows: rows.chain_at(version))
         assert found is not None
         return found
+
+    def come_to(self, version: int) -> None:
+        """Somebody said that this version is there: waits for it a while, where the registry is served from afar."""
+        self._current().come_to(version, PATIENCE_S)
 
     def hold(self, pin: Pin) -> None:
         """Holds all that is read from now on to what somebody saw before, and keeps for it what is seen. Whoever reads
@@ -190,12 +196,13 @@ class Registry:
         made: list[KnownVersion] = []
 
         def write(rows: Rows) -> None:
+            made.clear()  # it is run again where others were faster
             before = self._at(rows, self._newest(rows))
             keys = StatingKeys(authors, self._authors)
             made.append(history.add(rows, before, decide(before.state), self._clock(), self._judge, keys))
 
         with self._lock:
-            store = self._store()
+            store = self._current()
             try:
                 store.write(write)
             except CommitLost as lost:
@@ -300,6 +307,28 @@ class Registry:
                 store.write(lambda rows: None if self._is_mine(rows) else claim(rows))
             self._opened = store
         return self._opened
+
+    def _current(self) -> Store:
+        """The database, with everything in it that there is by now."""
+        store = self._store()
+        store.catch_up(self._believe)
+        return store
+
+    def _believe(self, rows: Rows, known: int, version: int) -> None:
+        """Verifies rows that somebody serves, after those that are here up to a version, before they are written
+        down."""
+        chain = rows.chain_at(known) or history.START.chain
+        for first in rows.between(known, known + 1):
+            if history.linked(chain, first) != first.chain:
+                what = f"change {first.version} does not follow version {known}, which is known here: it was forked"
+                raise another_history(str(self.address), what, "fork", None)
+        self._at(rows, version)
+
+    @property
+    def known(self) -> RealmState | None:
+        """The newest state that was verified in this process; None when none was."""
+        newest = max(version for version, known in self._known.items() if known.whole)
+        return self._known[newest].state if newest else None
 
     def _is_mine(self, rows: Rows) -> bool:
         """Whether it is this realm's; False if nobody has claimed it, as in a registry from before realms did."""

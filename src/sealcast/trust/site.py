@@ -1,6 +1,7 @@
 """Where a realm's shared things are, as its clients reach them: one port, whoever keeps them.
 
     LocalSite      the realm's own directory on this machine
+    GatewaySite    a gateway (`gateway_site`)
 
 What is a client's own (its keys, wallets, cursors, the log of its peer) is never here: it lies in `realm.paths`, the
 client's home, which is the realm's directory where the realm is on this machine. A client believes nothing that it gets
@@ -9,11 +10,12 @@ from a site. It verifies what the realm's authors, brokers and publishers signed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, Self
 
 from sealcast.log import suspended
 from sealcast.log.control_topics import AskingPlane, ControlPlane
+from sealcast.log.cursor import Saved
 from sealcast.log.forwarded import BrokerTopic
 from sealcast.log.journal import DirectoryJournal, Journal, JournalPart
 from sealcast.log.lane_log import LaneLog, LocalLaneLog
@@ -25,6 +27,9 @@ from sealcast.trust.storage.opening import open_store
 
 if TYPE_CHECKING:
     from sealcast.trust.storage.store import Store
+
+
+Told = Callable[[Saved], None]
 
 
 class Posts(Protocol):
@@ -46,6 +51,10 @@ class Site(Protocol):
     @property
     def shown(self) -> str:
         """As messages call it."""
+
+    @property
+    def here(self) -> bool:
+        """Whether the realm's own files are on this machine."""
 
     def of(self, name: str) -> Site:
         """The same, asked by one entity whose keys are in this home."""
@@ -71,6 +80,9 @@ class Site(Protocol):
     def suspended(self, topic: str, broker: str) -> dict[str, SuspensionNote]:
         """Subscriptions that a broker suspended."""
 
+    def told(self, state: RealmState, topic: str, broker: str, part: JournalPart = "") -> Told | None:
+        """Hears when a reader's own cursor has moved; None where everybody sees the cursor itself."""
+
 
 class LocalSite:
     """A realm in a directory of this machine."""
@@ -81,6 +93,10 @@ class LocalSite:
     @property
     def shown(self) -> str:
         return str(self._paths.root)
+
+    @property
+    def here(self) -> bool:
+        return True
 
     def of(self, name: str) -> LocalSite:
         return self
@@ -107,3 +123,6 @@ class LocalSite:
 
     def suspended(self, topic: str, broker: str) -> dict[str, SuspensionNote]:
         return suspended.notes(self._paths.topic(topic, broker).root)
+
+    def told(self, state: RealmState, topic: str, broker: str, part: JournalPart = "") -> Told | None:
+        return None

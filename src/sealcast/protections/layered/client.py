@@ -112,8 +112,9 @@ def mailbox_at(realm: EntityRealm, topic: str, broker: str, subscriber: str) -> 
     state = realm.state()
     by = journal_signer(state, state.topic(topic), broker, HOPS_PART)
     routes = Role.BROKER in state.entity(subscriber).roles
-    journal = realm.site.of(subscriber).journal(topic, broker, "hops")
-    return hop_mailbox(journal, subscriber, by, realm.paths.topic(topic, broker).hops.cursors, routes=routes)
+    site, own = realm.site.of(subscriber), realm.paths.topic(topic, broker).hops
+    told = site.told(state, topic, broker, "hops")
+    return hop_mailbox(site.journal(topic, broker, "hops"), subscriber, by, own.cursors, told, routes=routes)
 
 
 def _mail(realm: EntityRealm, topic: str, subscriber: str, homes: Callable[[], Sequence[Stay]]) -> Stays[HopPiece]:

@@ -164,6 +164,10 @@ class Trust:
         self._remembered[parsed.der] = known
         return known
 
+    def issuer_of(self, der: bytes) -> bytes:
+        """The certificate of the authority that signed this one; CertificateRejected when it is none of ours."""
+        return self._recognise(der)[1].certificate.der
+
     def verify_authority(self, der: bytes, at_us: int, revoked: RevocationList) -> Certificate:
         """The same for an authority's own certificate, known before or not: for what authorities sign themselves."""
         authority = next((a for a in self._authorities.values() if a.parsed.der == der), None)

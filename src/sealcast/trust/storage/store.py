@@ -75,6 +75,13 @@ class Store:
                 schema.create(connection)
                 fill(Rows(connection))
 
+    def catch_up(self, believe: Callable[[Rows, int, int], object]) -> None:
+        """Takes in what others have, once it is believed: nothing, where the registry itself is."""
+
+    def come_to(self, version: int, seconds: float) -> bool:
+        """Whether a version is here, or comes within that time: what was committed is."""
+        return True
+
     def read(self, ask: Callable[[Rows], T]) -> T:
         """What `ask` finds, in one transaction. Asked again when a connection turns out to have been cut."""
         with self._translated():
