@@ -29,6 +29,8 @@ def doctor(
     from sealcast.pipeline.fitness import Finding, Level, examine
 
     around, findings = talk.realm_around(), list[Finding]()
+    if around is not None and not around.site.here:
+        around = None  # a client's home: what there is to examine is where the realm is
     for finding in examine(None if around is None else around.paths.root, spark=spark, told=_waiting):
         findings.append(finding)
         if not talk.given.json:

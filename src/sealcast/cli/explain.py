@@ -25,7 +25,7 @@ def explain(
     """Say who can learn what of a topic's events, whom that trusts, and what is left."""
     from sealcast.protections.port import witness_side
 
-    state = talk.open_realm().state()
+    state = talk.open_realm(afar=True).state()
     about = state.topic(topic)
     told = witness_side(about.protection).explain(state, topic)
     if talk.emitted({"topic": topic, "protection": about.protection.name, **_document(told)}):

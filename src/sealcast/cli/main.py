@@ -17,7 +17,6 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
@@ -127,7 +126,7 @@ def _version(asked: bool) -> None:
 
 @app.callback(epilog="Try: sealcast demo")
 def _root(
-    realm: Annotated[Path | None, typer.Option(metavar="DIR", help="The realm, for any command.")] = None,
+    realm: Annotated[str | None, typer.Option(metavar="DIR|ADDRESS", help="The realm, for any command.")] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -135,10 +134,11 @@ def _root(
     """Sealed events, cast to exactly those who asked for their content.
 
     Every command takes --help, which shows an example, and --json, which prints one JSON document on stdout.
-    A realm is found by --realm DIR, by SEALCAST_REALM, or around the working directory.
+    A realm is found by --realm DIR, by SEALCAST_REALM, or around the working directory. Where it is on other machines,
+    both take the address of its gateway: sealcast://HOST:PORT.
     """
     if realm is not None:
-        os.environ["SEALCAST_REALM"] = str(realm)
+        os.environ["SEALCAST_REALM"] = realm
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

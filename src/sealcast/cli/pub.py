@@ -69,6 +69,7 @@ def pub(
     content_type if they exist; an empty field is NULL. Parquet and Arrow have the same columns, with a binary or string
     payload. Prints each event's position (partition/offset/row), when it is durable. A line or row that is no event, or
     that the topic's schema does not admit, is named and skipped; the others are published, and the exit code is 1.
+    While a gateway cannot be reached, events are queued on this disk.
     """
     from sealcast.clients.publisher import Publisher
 
@@ -76,13 +77,15 @@ def pub(
     if file is None and form is Format.JSONL and sys.stdin.isatty():
         talk.note('a line each {"attributes": {...}, "payload": "text"}; end with Ctrl-D')
     job = _Job(readers, "line" if form in (Format.JSONL, Format.CSV) else "row")
-    with Publisher(talk.open_realm(), topic, as_=as_, broker=broker) as publisher:
+    with Publisher(talk.open_realm(afar=True), topic, as_=as_, broker=broker) as publisher:
         total, batches = _opened(form, file, publisher.realm.state().topic(topic).schema)
         with talk.progress("publishing", total) as bar, job.accounted():
             for batch in batches:
                 job.publish(publisher, batch)
                 if bar is not None:
                     bar.update(bar.task_ids[0], completed=batch.done)
+            if job.queued:
+                job.waiting = publisher.flush()
     job.report()
 
 
@@ -111,6 +114,9 @@ class _Job:
         self._published = 0
         self._refused = 0
         self._errors: list[dict[str, object]] = []
+        #: Events that could not be sent, and frames that still wait for the gateway at the end.
+        self.queued = 0
+        self.waiting = 0
 
     def publish(self, publisher: Publisher, batch: Batch) -> None:
         outcome = publisher.publish_admissible(batch.given, readers=self._readers)
@@ -119,6 +125,7 @@ class _Job:
         for number, why in sorted(refused, key=itemgetter(0)):
             self._refuse(number, why.message, why.attribute)
         self._published += len(outcome.positions)
+        self.queued += outcome.queued
         if talk.given.json:
             self._positions += map(str, outcome.positions)
         elif outcome.positions:
@@ -148,10 +155,17 @@ class _Job:
                 {
                     "published": self._published,
                     "refused": self._refused,
+                    "queued": self.queued,
                     "positions": self._positions,
                     "errors": self._errors,
                 }
             )
-        talk.note(f"{self._published:,} published" + (f", {self._refused:,} refused" if self._refused else ""))
+        queued = f", {self.queued:,} queued" if self.queued else ""
+        talk.note(f"{self._published:,} published{queued}" + (f", {self._refused:,} refused" if self._refused else ""))
+        if self.waiting:
+            talk.warn(
+                f"{self.waiting:,} frames wait on this disk, because the gateway cannot be reached. The next `pub` of "
+                "this entity on this topic sends them; their token must not have ended by then"
+            )
         if self._refused:
             raise typer.Exit(1)

@@ -18,7 +18,7 @@ def show() -> None:
     This reads every change and checks that it is chained to the one before, obeys the rules, and was signed by somebody
     who may state it.
     """
-    registry = talk.open_realm().registry
+    registry = talk.open_realm(afar=True).registry
     found = {"registry": str(registry.address), "schema": registry.revision(), "version": registry.state().version}
     if not talk.emitted({**found, "whole": True}):
         whole = "yes: every change is chained to the one before, obeys the rules, and is signed by who may state it"
@@ -40,7 +40,7 @@ def head(
     from sealcast.trust.comparing import signed_head
     from sealcast.trust.realm.authors import ADMINISTRATOR
 
-    here = talk.open_realm()
+    here = talk.open_realm(afar=True)
     author = here.author(ADMINISTRATOR) if as_ is None else here.identity(as_).author
     if author is None:
         raise NotFound("the administrator's key is not here", hint="sign as somebody whose key is: --as ENTITY")
@@ -62,7 +62,7 @@ def compare(
     from sealcast.trust.comparing import compare as compared
     from sealcast.trust.heads import SignedHead
 
-    found = compared(talk.open_realm(), SignedHead.parse(head))
+    found = compared(talk.open_realm(afar=True), SignedHead.parse(head))
     ours, theirs, by = found.ours.version, found.theirs.version, found.author
     said = {
         Histories.SAME: f"the same history: version {ours}, as {by} saw it",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -10,6 +11,7 @@ from sealcast.cli import talk
 
 if TYPE_CHECKING:
     from sealcast.protections.witness.facts import Facts
+    from sealcast.trust.deployment import Realm
 
 app = talk.Commands()
 
@@ -24,12 +26,16 @@ def status(
     everyone is.
 
     Backlog counts frames that no batch has handled yet; lag counts events that a subscriber has not acknowledged. Of
-    brokers in an overlay it also shows what waits above them, and how many rows their tables have.
+    brokers in an overlay it also shows what waits above them, and how many rows their tables have. Through a gateway, a
+    client sees the topics and its own lag.
     """
     from sealcast.protections.port import witness_side
 
-    here = talk.open_realm()
+    here = talk.open_realm(afar=True)
     state = here.state()
+    if not here.site.here:
+        _show_own(here, topic)
+        return
     names = [state.topic(topic).name] if topic is not None else list(state.topics)
     found = [facts for name in names for facts in witness_side(state.topic(name).protection).status(here, name)]
     about = {"realm": here.name, "version": state.version, "entities": len(state.entities)}
@@ -47,6 +53,37 @@ def status(
         talk.note("no topics yet: sealcast topic create NAME --schema FILE")
     for facts in found:
         _show(facts)
+
+
+def _show_own(here: Realm, topic: str | None) -> None:
+    """What a client may see from afar: the topics, and how far those are whose keys are in its home."""
+    state = here.state()
+    names = [state.topic(topic).name] if topic is not None else list(state.topics)
+    lag = {name: _own_lag(here, name) for name in names}
+    about: dict[str, object] = {"realm": here.name, "version": state.version, "gateway": here.site.shown}
+    topics = [{"topic": n, "protection": state.topic(n).protection.name, "lag": lag[n]} for n in names]
+    if talk.emitted(about | {"topics": topics}):
+        return
+    talk.pairs(
+        [("realm", f"{here.name} ({here.paths.root})"), ("gateway", here.site.shown), ("version", state.version)]
+    )
+    rows = [
+        (n, state.topic(n).protection.name, ", ".join(f"{who} {count:,}" for who, count in lag[n].items()) or "-")
+        for n in names
+    ]
+    talk.table(["topic", "protection", "own lag"], rows, "no topics yet")
+
+
+def _own_lag(here: Realm, topic: str) -> dict[str, int]:
+    from sealcast.clients.realm import side_of
+    from sealcast.errors import NotFound
+    from sealcast.trust.homes import joined
+
+    found = dict[str, int]()
+    for who in joined(here.paths):
+        with suppress(NotFound), side_of(here, topic).mail(here, topic, who) as mail:
+            found[who] = mail.lag()
+    return found
 
 
 def _show(facts: Facts) -> None:

@@ -75,7 +75,7 @@ def sub(
     until = None if to is None else microseconds(to, "--to")
     ack = ack and to is None  # a look at the past is no reason to skip what lies before it
     delay_us = None if spacing is None else _delay_us(spacing)
-    here, failed = talk.open_realm(), list[str]()
+    here, failed = talk.open_realm(afar=True), list[str]()
     if filter is not None:
         _ensure(here, topic, as_, filter)
 

@@ -63,7 +63,7 @@ def add(
     """
     if (file is None) == (filter is None) or (filter is not None and as_ is None):
         raise typer.BadParameter("give --as ENTITY and --filter TEXT, or --file FILE")
-    here = talk.open_realm()
+    here = talk.open_realm(afar=True)
     if filter is not None and as_ is not None:
         made = [subscribe(here, topic, as_, filter, id, broker)]
     else:
@@ -93,11 +93,13 @@ def subscribe(
         side.vet(filter, here.state().topic(topic))
         for remark in here.remarks(topic, filter):
             talk.warn(remark)
-        if broker is not None or not here.paths.entity_key(subscriber).exists():
+        if here.site.here and (broker is not None or not here.paths.entity_key(subscriber).exists()):
             (made,) = side.subscribe_many(here, topic, [(subscriber, filter, id)], broker=broker)
         else:
             with side.interests(here, topic, subscriber) as interests:
                 made = interests.add(filter, id)
+            if broker is not None and broker != made.broker:
+                side.move(here, topic, subscriber, broker)
     _remark([made])
     return made
 
@@ -160,7 +162,7 @@ def list_(
     as_: Annotated[str | None, typer.Option("--as", metavar="ENTITY", help="Only this subscriber's.")] = None,
 ) -> None:
     """List live subscriptions, oldest first."""
-    here = talk.open_realm()
+    here = talk.open_realm(afar=True)
     state = here.state()
     names = [state.topic(topic).name] if topic is not None else list(state.topics)
     if as_ is not None:
@@ -219,7 +221,7 @@ def move(
 
     if to is None and not abandon:
         raise typer.BadParameter("say where to: --to BROKER")
-    here = talk.open_realm()
+    here = talk.open_realm(afar=True)
     side = side_of(here, topic)
     under_way = side.move(here, topic, as_, to, abandon=abandon)
     with side.mail(here, topic, as_) as mail:
@@ -241,7 +243,7 @@ def remove(
     """
     from sealcast.clients.realm import unsubscribe
 
-    version, troubles = unsubscribe(talk.open_realm(), ids, topic, as_)
+    version, troubles = unsubscribe(talk.open_realm(afar=True), ids, topic, as_)
     for trouble in troubles:
         talk.warn(f"ended, but its broker was not told yet: {trouble.message}")
     talk.answer({"removed": ids, "version": version}, *(f"subscription {id!r} removed" for id in ids))
@@ -253,7 +255,10 @@ def remove(
 def _add_file(here: Realm, topic: str, file: Path, as_: str | None, broker: str | None) -> list[Interest]:
     from sealcast.clients.realm import side_of
 
-    made = side_of(here, topic).subscribe_many(here, topic, _checked_file(here, topic, file, as_), broker=broker)
+    wanted = _checked_file(here, topic, file, as_)
+    if not here.site.here:  # each asks for itself: those before the first that is refused were added
+        return [subscribe(here, topic, subscriber, filter, id, broker) for subscriber, filter, id in wanted]
+    made = side_of(here, topic).subscribe_many(here, topic, wanted, broker=broker)
     _remark(made)
     return made
 

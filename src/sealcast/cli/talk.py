@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, signature
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, TypeVar
 
 import typer
 from typer.models import CommandFunctionType
@@ -28,8 +27,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from sealcast.trust.deployment import Realm
-    from sealcast.trust.handles import BrokerRealm, EntityRealm
+    from sealcast.trust.handles import BrokerRealm, EntityRealm, OpenRealm
 
+_Opened = TypeVar("_Opened", bound="OpenRealm")
 AsOption = Annotated[str, typer.Option("--as", metavar="ENTITY", help="The enrolled entity that does this.")]
 
 #: What `typer.Typer` and its commands are made with, everywhere.
@@ -51,18 +51,20 @@ def _option(name: str, kind: object, default: object, option: Any) -> Parameter:
 
 
 _REALM: Final = typer.Option(
-    "--realm", metavar="DIR", help="The realm's directory [default: SEALCAST_REALM, or the one around you]."
+    "--realm",
+    metavar="DIR|ADDRESS",
+    help="The realm's directory, or sealcast://HOST:PORT [default: SEALCAST_REALM, or the one around you].",
 )
 #: The options of a command that works on no realm, and of all others.
 JSON_ONLY: Final = (_option("json", bool, False, typer.Option("--json", help="Print one JSON document on stdout.")),)
-REALM_AND_JSON: Final = (_option("realm", Path | None, None, _REALM), *JSON_ONLY)
+REALM_AND_JSON: Final = (_option("realm", str | None, None, _REALM), *JSON_ONLY)
 
 
 @dataclass
 class GivenOptions:
     """What the shared options of the command that runs were given as."""
 
-    realm: Path | None = None
+    realm: str | None = None
     json: bool = False
 
 
@@ -103,18 +105,28 @@ def group(help: str, *, shared: Sequence[Parameter] = REALM_AND_JSON) -> Command
     return app
 
 
-def open_realm() -> Realm:
-    """The realm that the command works on. Opening it reads public things only."""
+def open_realm(*, afar: bool = False) -> Realm:
+    """The realm that the command works on. Opening it reads public things only. With `afar`, a realm behind a gateway
+    will do; what needs the administrator's keys or the brokers' files needs the realm itself."""
     from sealcast.trust.deployment import Realm
 
-    return Realm(given.realm)
+    return _at_hand(Realm(given.realm), afar)
 
 
 def open_broker_realm() -> BrokerRealm:
     """The realm that the command works on as one of its brokers: no other secrets can be read through it."""
     from sealcast.trust.handles import BrokerRealm
 
-    return BrokerRealm(given.realm)
+    return _at_hand(BrokerRealm(given.realm), False)
+
+
+def _at_hand(here: _Opened, afar: bool) -> _Opened:
+    if not afar and not here.site.here:
+        raise Misuse(
+            f"this needs the realm itself, which is behind {here.site.shown}: {here.paths.root} is a client's home",
+            hint="its administrator does this where the realm is; clients use pub, sub, subscription, token and topic",
+        )
+    return here
 
 
 def open_entity_realm() -> EntityRealm:
@@ -127,7 +139,7 @@ def open_entity_realm() -> EntityRealm:
 def realm_around() -> Realm | None:
     """The realm that was named; without a name, the one around the working directory, if there is one."""
     try:
-        return open_realm()
+        return open_realm(afar=True)
     except NotFound:
         if given.realm is not None:
             raise

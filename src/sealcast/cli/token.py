@@ -73,7 +73,7 @@ def request(
 
     if right not in tuple(Right):
         raise typer.BadParameter(f"a right is {' or '.join(Right)}, not {right!r}")
-    here = talk.open_realm()
+    here = talk.open_realm(afar=True)
     here.state().topic(topic)
     with Wallet(here, as_) as wallet:
         held = wallet.ask(topic, Right(right))

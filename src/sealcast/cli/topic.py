@@ -204,7 +204,7 @@ app.command(epilog="Example: sealcast topic serve quotes broker-2")(epochs.serve
 @app.command("list", epilog="Example: sealcast topic list --json")
 def list_() -> None:
     """List all topics."""
-    state = talk.open_realm().state()
+    state = talk.open_realm(afar=True).state()
     _show_many(state, list(state.topics.values()), "no topics yet: sealcast topic create NAME --schema FILE")
 
 
@@ -226,7 +226,7 @@ def find(
     """
     from sealcast.cli import offers
 
-    here = talk.open_realm()
+    here = talk.open_realm(afar=True)
     if entity is not None:
         offers.find(here, query, entity, what)
         return
@@ -270,7 +270,7 @@ def advertise(
 @app.command(epilog="Example: sealcast topic show quotes")
 def show(name: str) -> None:
     """Show one topic: its attributes, its rights, its subscribers."""
-    state = talk.open_realm().state()
+    state = talk.open_realm(afar=True).state()
     found = state.topic_state(name)
     if talk.emitted(describe(state, found)):
         return
