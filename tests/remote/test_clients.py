@@ -1,0 +1,69 @@
+"""Publishers and subscribers that have an address, their own keys and a home: every protection with a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sealcast import Publisher, Subscriber
+from sealcast.errors import Misuse
+from sealcast.model.protection import PROTECTIONS
+from sealcast.trust.handles import EntityRealm
+from tests.remote.world import TOPIC, Served, events, served
+
+WITH_BROKERS = [name for name, kind in PROTECTIONS.items() if not kind().peers]
+
+
+@pytest.fixture(scope="module", params=WITH_BROKERS)
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("remote"), request.param) as made:
+        yield made
+
+
+def test_events_travel_from_one_home_to_another_and_the_cursor_is_the_readers_own(world: Served) -> None:
+    publisher_home, reader_home = world.client("nyse"), world.client("ann")
+    with world.side.interests(reader_home, TOPIC, "ann") as interests:
+        made = interests.add("price < 100")
+        assert made.id in [each.id for each in interests.filters()]
+    with Publisher(publisher_home, TOPIC, "nyse") as publisher:
+        with Subscriber(reader_home, TOPIC, "ann") as early:
+            assert early.poll() == []  # and tells the broker what it wants, where brokers cannot read
+        world.pump()
+        assert len(publisher.publish(events(5, 200, 7))) == 3
+        assert len(publisher.publish(events(99, 100))) == 2
+    world.pump()
+    with world.side.key_asker(reader_home, TOPIC, "ann") as ask, Subscriber(reader_home, TOPIC, "ann", ask=ask) as sub:
+        got = sub.poll(timeout=60)
+        assert [event.payload for event in got] == [b"at 5", b"at 7", b"at 99"]
+        assert {event.publisher for event in got} == {"nyse"}
+        sub.ack()
+        assert sub.lag() == 0
+    with Subscriber(EntityRealm(reader_home.paths.root), TOPIC, "ann") as again:
+        assert again.poll() == []
+    cursors = sorted(path.name for path in reader_home.paths.root.rglob("*.cursor"))
+    assert cursors == ["ann.cursor"]
+    # What was acknowledged is also reported, signed, so that the operator sees it.
+    assert list(world.realm.paths.root.rglob("ann.cursor"))
+
+
+def test_a_subscription_ends_from_afar(world: Served) -> None:
+    home = world.client("bob")
+    with world.side.interests(home, TOPIC, "bob") as interests:
+        made = interests.add("price = 3")
+        assert made.id is not None
+        interests.remove([made.id])
+    with world.side.interests(home, TOPIC, "bob") as again:
+        assert again.filters() == []
+
+
+def test_a_home_holds_no_secret_of_anybody_else_and_no_log(world: Served) -> None:
+    home = world.client("ann")
+    home.state()
+    assert not (home.paths.secrets).exists()
+    assert not list(home.paths.root.rglob("frames")) and not list(home.paths.root.rglob("pieces"))
+    with (
+        Publisher(world.client("xetra"), TOPIC, "xetra") as publisher,
+        pytest.raises(Misuse, match="not on this machine"),
+    ):
+        _ = publisher.directory

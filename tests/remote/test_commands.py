@@ -1,0 +1,73 @@
+"""The commands of clients, from a home: by the gateway's address, by the home's directory, and by SEALCAST_REALM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sealcast.transports.address import GatewayAddress, home_of
+from tests.cli.shell import sealcast, write_lines
+from tests.remote.world import TOPIC, Served, served
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("commands"), "payload") as made:
+        yield made
+
+
+def test_a_day_of_a_client(world: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ann, nyse = world.home("ann"), world.home("nyse")
+    monkeypatch.setenv("SEALCAST_HOME", str(ann))
+    at = ("--realm", world.address)
+    assert [t["topic"] for t in sealcast("topic", "list", "--json", *at).document["topics"]] == [TOPIC]
+    assert sealcast("topic", "show", TOPIC, *at).code == 0
+    found = sealcast("topic", "find", "quotes", "--as", "ann", "--json", *at)
+    assert TOPIC in found.out, found.err
+    assert sealcast("explain", TOPIC, *at).code == 0
+    assert sealcast("token", "request", TOPIC, "--as", "ann", "--right", "subscribe", *at).code == 0
+    added = sealcast("subscription", "add", TOPIC, "--as", "ann", "--filter", "price < 9", "--json", *at)
+    assert added.code == 0, added.err
+    (id,) = [each["id"] for each in added.document["subscriptions"]]
+    listed = sealcast("subscription", "list", "--as", "ann", "--json", *at).document["subscriptions"]
+    assert [each["id"] for each in listed] == [id]
+
+    lines = write_lines(tmp_path / "events", {"attributes": {"price": 3}, "payload": "hello"}, {"attributes": {}})
+    published = sealcast("pub", TOPIC, "--as", "nyse", "--file", lines, "--json", "--realm", nyse)
+    assert published.document["published"] == 2 and published.document["queued"] == 0, published.err
+    world.pump()
+    monkeypatch.setenv("SEALCAST_REALM", world.address)
+    assert sealcast("status", "--json").document["topics"][0]["lag"] == {"ann": 1}
+    got = sealcast("sub", TOPIC, "--as", "ann")
+    assert [line["payload"] for line in got.lines] == ["hello"], got.err
+    assert sealcast("sub", TOPIC, "--as", "ann").lines == []
+
+    head = sealcast("registry", "head", "--as", "ann", "--json").document["head"]
+    assert sealcast("registry", "compare", head, "--json", "--realm", nyse).document["verdict"] == "same"
+    removed = sealcast("subscription", "remove", id, "--json")
+    assert removed.code == 0, removed.err
+    assert sealcast("subscription", "list", "--json").document["subscriptions"] == []
+
+
+def test_what_needs_the_realm_itself_says_so(world: Served) -> None:
+    home = world.home("ann")
+    for command in (["entity", "enrol", "eve"], ["grant", TOPIC, "ann", "publish"], ["check"], ["run", "--once"]):
+        refused = sealcast(*command, "--realm", home)
+        assert refused.code == 1 and "needs the realm itself" in refused.err, (command, refused.err)
+
+
+def test_an_address_that_nobody_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEALCAST_HOME", str(tmp_path / "none"))
+    refused = sealcast("topic", "list", "--realm", "sealcast://gateway.example:7443")
+    assert refused.code == 1 and "sealcast join" in refused.err
+    assert "no gateway's address" in sealcast("topic", "list", "--realm", "sealcast://gateway.example").err
+
+
+def test_where_a_home_is() -> None:
+    address = GatewayAddress.parse("sealcast://[::1]:7443")
+    assert (address.host, address.port, str(address)) == ("::1", 7443, "sealcast://[::1]:7443")
+    assert home_of(address, {"HOME": "/h"}) == Path("/h/.local/share/sealcast/--1_7443")
+    assert home_of(address, {"HOME": "/h", "XDG_DATA_HOME": "/d"}) == Path("/d/sealcast/--1_7443")
+    assert home_of(address, {"SEALCAST_HOME": "/own"}) == Path("/own")
