@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from sealcast.errors import EXTRA_OF, Bug, MissingExtra, extras_named
+from tests.remote.world import TOPIC, served
 
 ROOT = Path(__file__).parents[2]
 #: What is imported under another name than it is installed by, or comes along with another package.
@@ -105,6 +106,34 @@ def test_clients_and_administrators_need_no_extra(realm: Command) -> None:
     }
     unfit = realm("doctor")
     assert unfit.returncode == 1 and "pip install 'sealcast[spark]'" in unfit.stdout and "Traceback" not in unfit.stderr
+
+
+@pytest.mark.timeout(600)
+def test_a_client_on_another_machine_needs_no_extra(bare: Path, tmp_path: Path) -> None:
+    """Neither Spark nor Java nor a server: an address, a key, and what the wheel needs in any case."""
+    with served(tmp_path, "searchable") as world:
+        homes = {name: world.home(name) for name in ("nyse", "ann")}
+        # What unlocks the keys lies with their user; nothing else of this environment is there.
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL", "UV"))}
+
+        def client(name: str, *arguments: str, text: str = "") -> str:
+            done = subprocess.run(
+                [bare / "sealcast", *arguments, "--as", name],
+                env={**own, "PATH": os.defpath, "SEALCAST_REALM": str(homes[name])},
+                input=text,
+                capture_output=True,
+                text=True,
+                timeout=240,
+            )
+            assert done.returncode == 0, (arguments, done.stderr)
+            return done.stdout
+
+        client("ann", "subscription", "add", TOPIC, "--filter", "price < 120")
+        client("nyse", "pub", TOPIC, text='{"attributes": {"price": 7}, "payload": "hello"}\n')
+        world.pump()
+        (line,) = client("ann", "sub", TOPIC).splitlines()
+        assert json.loads(line)["payload"] == "hello"
+        assert client("ann", "sub", TOPIC) == ""
 
 
 @pytest.mark.timeout(600)

@@ -6,27 +6,32 @@ that stands against it.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sealcast import Publisher, Subscriber
+from sealcast import Publisher, Realm, Subscriber
 from sealcast.control import asking
 from sealcast.control.wallet import Wallet
 from sealcast.errors import Corrupt, SealcastError, Unavailable
 from sealcast.gateway import serving
 from sealcast.gateway.frames import receipt
+from sealcast.gateway.running import Gateway
 from sealcast.log import piece_reader
 from sealcast.log.annals import TaggedLog
 from sealcast.log.mailbox import Mailbox
 from sealcast.log.piece_reader import PieceReader
 from sealcast.transports.journals import RemoteJournal
+from sealcast.transports.problems import GatewayRefused
 from sealcast.transports.receipts import KeptReceipts, Receipt
 from sealcast.trust.comparing import Histories, compare, signed_head
-from sealcast.trust.handles import EntityRealm
+from sealcast.trust.gateway_site import GatewaySite
+from sealcast.trust.handles import EntityRealm, GatewayRealm
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.registry import Registry
 from sealcast.wire import cbor
@@ -223,6 +228,33 @@ def test_another_piece(world: Served, liar: Liar, monkeypatch: pytest.MonkeyPatc
     assert read_all(home) == [b"at 1", b"at 2"] * len(PRICES)
 
 
+# --- another's gateway --------------------------------------------------------------------------------
+
+
+def test_a_gateway_of_another_realm_is_told_nothing(world: Served, tmp_path: Path) -> None:
+    other = Realm.create(tmp_path / "other", "elsewhere")
+    other.add_gateway("gate", ["127.0.0.1"])
+    gateway = Gateway(GatewayRealm(other.paths.root), "gate")
+    thread = threading.Thread(target=lambda: asyncio.run(gateway.run()), daemon=True)
+    thread.start()
+    try:
+        assert gateway.started.wait(60)
+        home = world.home("ann", at=f"sealcast://127.0.0.1:{gateway.port}")
+        with pytest.raises(GatewayRefused, match="does not prove that it is this realm's gateway"):
+            EntityRealm(home).state()
+    finally:
+        gateway.stop()
+        thread.join(60)
+
+
+def test_an_entity_that_plays_gateway_is_told_nothing(world: Served) -> None:
+    """Its certificate is the realm's, and leads to the pinned root: OpenSSL would believe it but for the host."""
+    site = EntityRealm(world.home("ann")).site
+    assert isinstance(site, GatewaySite)
+    with pytest.raises(GatewayRefused, match="is no gateway of"):
+        site._prove(world.realm.state().entity("bob").certificate)
+
+
 # --- frames -------------------------------------------------------------------------------------------
 
 
@@ -337,12 +369,13 @@ def test_a_lie_about_the_registry_leaves_nothing_behind(world: Served, liar: Lia
     with pytest.raises(Corrupt):
         EntityRealm(home).state()
     liar.lie = the_truth
-    assert EntityRealm(home).state().version == world.realm.state().version
+    honest = EntityRealm(home)
+    honest.registry.come_to(world.realm.state().version)
+    assert honest.state().version == world.realm.state().version
 
 
 def test_two_clients_that_are_shown_different_histories_find_out(world: Served, liar: Liar, tmp_path: Path) -> None:
     """The administrator's own key is abused for the other branch: nobody else can sign one."""
-    from sealcast import Realm
     from tests.copies import copy_realm
 
     ann, bob = world.home("ann"), world.home("bob")
@@ -360,6 +393,8 @@ def test_two_clients_that_are_shown_different_histories_find_out(world: Served, 
 
     liar.lie = lie
     seen_by_ann, seen_by_bob = EntityRealm(ann), EntityRealm(bob)
+    seen_by_ann.registry.come_to(world.realm.state().version)
+    seen_by_bob.registry.come_to(other.state().version)
     assert "only-ann-sees" in seen_by_ann.state().entities
     assert "only-bob-sees" in seen_by_bob.state().entities
     said = signed_head(seen_by_ann, seen_by_ann.identity("ann").author)
@@ -368,7 +403,7 @@ def test_two_clients_that_are_shown_different_histories_find_out(world: Served, 
     liar.lie = the_truth
     world.realm.enrol("next")
     with pytest.raises(Corrupt, match="fork"):
-        EntityRealm(bob).state()
+        EntityRealm(bob).registry.come_to(world.realm.state().version)
 
 
 # --- keys ---------------------------------------------------------------------------------------------

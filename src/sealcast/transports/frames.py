@@ -92,6 +92,7 @@ class RemoteLaneLog(Closing):
         raise self._elsewhere()
 
     def close(self) -> None:
+        self._receipts.close()
         self._queue.close()
 
     # --- inside -------------------------------------------------------------------------------------

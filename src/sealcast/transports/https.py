@@ -35,7 +35,7 @@ from sealcast.log.closing import Closing
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.transports import problems
 from sealcast.transports.address import GatewayAddress
-from sealcast.transports.problems import Behind, GatewayRefused, GatewayUnreachable
+from sealcast.transports.problems import GatewayRefused, GatewayUnreachable
 from sealcast.wire import cbor
 
 CBOR: Final = "application/cbor"
@@ -72,6 +72,8 @@ class Connection(Closing, Unpicklable):
         self._pool: tuple[int, urllib3.HTTPSConnectionPool] | None = None
         self._failures = 0
         self._not_before = 0.0
+        #: Why it could not be reached the last time.
+        self._trouble = "it has troubles of its own"
         #: The newest version of the registry that any answer named: the gateway's word, a reason to look and no more.
         self.version_named = 0
         #: When it last answered, by this process's clock.
@@ -129,26 +131,29 @@ class Connection(Closing, Unpicklable):
         patience_s: float | None = None,
     ) -> bytes:
         until = time.monotonic() + (self._deadline_s + wait_s if patience_s is None else patience_s)
+        self._connections()  # keys that cannot be read are no trouble of the gateway's, and are not tried again
         while True:
             pause = self._not_before - time.monotonic()
             if pause > 0:
                 if time.monotonic() + pause > until:
-                    raise self._unreachable("it could not be reached a moment ago")
+                    raise self._unreachable(self._trouble)
                 time.sleep(pause)
             try:
                 return self._once(method, path, data, ANSWER_S + wait_s, most)
-            except Behind:
-                raise
             except Unavailable as error:
+                # Others say what is wrong, and are answers: a full queue, a full disk, an older version.
                 if type(error) not in (GatewayUnreachable, Unavailable) or time.monotonic() >= until:
                     raise
+                if type(error) is Unavailable:
+                    self._failed()
 
     def _once(self, method: str, path: str, data: bytes | None, answer_s: float, most: int) -> bytes:
         headers = {"accept": f"{CBOR}, application/octet-stream, {problems.MEDIA_TYPE}"}
         if data is not None:
             headers["content-type"] = CBOR
+        pool = self._connections()
         try:
-            answer = self._connections().urlopen(
+            answer = pool.urlopen(
                 method,
                 path,
                 body=data,
@@ -162,7 +167,14 @@ class Connection(Closing, Unpicklable):
             body = _read(answer, most)
         except (HTTPError, OSError, ssl.SSLError) as error:
             self._failed()
-            raise self._unreachable(_why(error)) from None
+            if (untrusted := _untrusted(error)) is not None:
+                raise GatewayRefused(
+                    "certificate",
+                    f"whoever answers at {self.address} does not prove that it is this realm's gateway: {untrusted}",
+                    hint="is this its address? Nothing was sent",
+                ) from None
+            self._trouble = _why(error)
+            raise self._unreachable(self._trouble) from None
         self._heard(answer.headers.get(VERSION_HEADER))
         if body is None:
             raise Unavailable(f"{self.address} answers with more than {most} bytes")
@@ -247,6 +259,18 @@ def _proving(prove: Callable[[bytes], None]) -> type[HTTPSConnection]:
                 raise
 
     return ProvenConnection
+
+
+def _untrusted(error: BaseException) -> str | None:
+    """Why OpenSSL does not believe the certificate that was shown; None when that is not what went wrong."""
+    seen: BaseException | None = error
+    for _ in range(4):
+        if isinstance(seen, ssl.SSLCertVerificationError):
+            return seen.verify_message or "its certificate does not verify"
+        reason = getattr(seen, "reason", None)
+        inner = reason if isinstance(reason, BaseException) else next(iter(getattr(seen, "args", ())), None)
+        seen = inner if isinstance(inner, BaseException) else None
+    return None
 
 
 def _why(error: Exception) -> str:

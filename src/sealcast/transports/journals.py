@@ -71,7 +71,8 @@ class RemoteLog:
     def wait(self, known: int, seconds: float) -> None:
         """Until there may be a record at `known`."""
         if self._end <= known:
-            self._page(known, min(seconds, LONGEST_S))
+            # A gateway counts whole seconds: whoever waits for most of one waits for one.
+            self._page(known, min(max(seconds, 1.0) if seconds >= 0.5 else seconds, LONGEST_S))
 
     def forget(self) -> None:
         """What was read may have changed: ask again."""

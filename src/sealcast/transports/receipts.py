@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from sealcast.errors import FrameRejected
+from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.primitives.sign import VerifyKey
 from sealcast.wire import cbor
@@ -22,6 +23,7 @@ LABEL: Final = b"sealcast/1 gateway receipt\0"
 #: What is kept of them.
 MAX_KEPT_BYTES: Final = 16 << 20
 _SEGMENT_BYTES: Final = 4 << 20
+_TIDY_EVERY: Final = 256
 
 
 class LaneName(NamedTuple):
@@ -68,17 +70,21 @@ class Receipt(NamedTuple):
                 raise FrameRejected("receipt", "this is no receipt")
 
 
-class KeptReceipts:
-    """The last receipts of one lane, in its publisher's home. Not synced one by one with what they are about: the
-    frames are durable elsewhere."""
+class KeptReceipts(Closing):
+    """The last receipts of one lane, in its publisher's home."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._log: EmbeddedLog | None = None
+        self._added = 0
 
     def add(self, receipt: Receipt) -> None:
-        with EmbeddedLog(self._directory, segment_bytes=_SEGMENT_BYTES) as log:
-            log.append([receipt.to_bytes()])
-            log.retain(max_bytes=MAX_KEPT_BYTES)
+        if self._log is None:
+            self._log = EmbeddedLog(self._directory, segment_bytes=_SEGMENT_BYTES)
+        self._log.append([receipt.to_bytes()])
+        self._added += 1
+        if self._added % _TIDY_EVERY == 0:
+            self._log.retain(max_bytes=MAX_KEPT_BYTES)
 
     def all(self) -> list[Receipt]:
         """The oldest first."""
@@ -86,3 +92,8 @@ class KeptReceipts:
             return []
         with EmbeddedLog(self._directory, read_only=True) as log:
             return [Receipt.from_bytes(record.data) for record in log.read(log.start())]
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
