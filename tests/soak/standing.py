@@ -7,6 +7,7 @@ import re
 import resource
 import signal
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,6 +21,8 @@ from tests.pipeline.drivers import Driver
 
 #: How long it may take to end, or to drain, on a machine that is busy with other things.
 PATIENCE_S: Final = 900.0
+#: How long a run may take to its first batch before a fault no longer waits for it.
+START_S: Final = 120.0
 OPTIONS: Final = ("--master", "local[2]", "--every", "2 seconds")
 _JVM: Final = "pyspark-shell"
 #: What a run that ends by itself says, or one that goes on says of a topic.
@@ -72,6 +75,14 @@ class Standing:
         self.gave_up.update(_first_words(text) for text in said[-1:])
 
     # --- faults -----------------------------------------------------------------------------------
+
+    def wait_for_batch(self) -> None:
+        """Until this run has handled something, or ended, or it takes too long."""
+        deadline = time.monotonic() + START_S
+        while "\nbatch " not in self.driver.told() and self.driver.process.poll() is None:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.1)
 
     def kill_driver(self) -> bool:
         """The driver alone; its JVM finds out. The next run starts at once, while that may still be there."""
