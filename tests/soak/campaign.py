@@ -19,7 +19,6 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -58,7 +57,7 @@ def run_slice(
             "starts": scene.standing.starts,
             "gave_up": dict(scene.standing.gave_up),
             "failed_topics": dict(scene.standing.failures()),
-            "topics": {topic: asdict(verdict) for topic, verdict in verdicts.items()},
+            "topics": {topic: verdict.as_json() for topic, verdict in verdicts.items()},
             "bytes_searched": scene.searched,
             "leaks": scene.leaks,
             "check": scene.checked,

@@ -43,6 +43,9 @@ class Verdict:
     def ok(self) -> bool:
         return not (self.lost or self.doubled or self.out_of_order or self.unexpected or self.findings)
 
+    def as_json(self) -> dict[str, object]:
+        return {**vars(self), "errors": dict(self.errors)}
+
 
 def judge(journals: Path, topic: str, ordered: bool) -> Verdict:
     verdict = Verdict()
