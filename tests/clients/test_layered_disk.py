@@ -79,11 +79,11 @@ def test_nothing_is_in_clear(realm: Realm, canary: str) -> None:
 
 
 def test_the_search_would_find_it(realm: Realm, tmp_path: Path) -> None:
-    """The filter of an endpoint topic is in the registry, for its broker to read."""
+    """What the registry shows everybody, as a subscription's id is."""
     other = Realm.create(tmp_path / "other")
     other.create_topic("open", SCHEMA, access="members")
     other.enrol("alice")
-    other.subscribe("open", "alice", FILTER)
+    other.subscribe("open", "alice", FILTER, CANARIES["symbol"])
     assert found(other.paths.root, CANARIES["symbol"])
 
 

@@ -394,7 +394,7 @@ def test_a_lost_frontier_is_made_again_only_if_every_byte_is_right(tmp_path: Pat
 
 def test_dropping_everything_leaves_an_empty_log_that_goes_on(tmp_path: Path) -> None:
     with EmbeddedLog(tmp_path / "log") as log:
-        log.append([b"a", b"b", b"c"])
+        log.append([b"dropped", b"b", b"c"])
         assert log.drop(2) == 0, "they share a file with a younger one"
         assert log.drop(3) == 3 == log.start() == log.end()
         with pytest.raises(NotFound):
@@ -404,7 +404,7 @@ def test_dropping_everything_leaves_an_empty_log_that_goes_on(tmp_path: Path) ->
     with EmbeddedLog(tmp_path / "log") as again:
         assert [record.data for record in again.read(3)] == [b"d"]
         assert again.verify()[:2] == (3, 4)
-    assert b"a" not in b"".join(path.read_bytes() for path in (tmp_path / "log").glob("*.seg"))[60:]
+    assert b"dropped" not in b"".join(path.read_bytes() for path in (tmp_path / "log").glob("*.seg"))
 
 
 def test_dropping_takes_whole_segments(tmp_path: Path) -> None:

@@ -150,11 +150,11 @@ def test_a_turn_that_was_altered_is_not_folded(world: World, tmp_path: Path) -> 
     turns = list(log.turns(0))
     log.close()
     forged = TableLog(world.realm, world.topic, world.realm.broker("b0"))
-    forged._annals.directory = tmp_path
+    forged._annals._place = tmp_path
     forged.append(turns[0])
     forged._annals.close()
     honest = TableLog(world.realm, world.topic, world.realm.broker("b1"))
-    honest._annals.directory = tmp_path
+    honest._annals._place = tmp_path
     with pytest.raises(Corrupt, match="was not written by this broker"):
         list(honest.turns(0))
     honest.close()

@@ -16,6 +16,7 @@ from sealcast.model.event import MAX_PAYLOAD_BYTES
 from sealcast.model.protection import PAD_BYTES, Payload
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.enveloped import client
+from sealcast.protections.enveloped import publish as sealing
 from sealcast.protections.enveloped.envelope import Envelope, padded, unpadded
 from sealcast.protections.payload import keys
 from sealcast.protections.payload.client import opener_for
@@ -140,7 +141,7 @@ def test_a_broker_that_hands_on_something_else_is_found_out(realm: Realm) -> Non
 
 
 def test_what_is_no_envelope_is_refused_at_admission(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Envelope, "to_bytes", lambda self: b"short")
+    monkeypatch.setattr(sealing, "joined_envelopes", lambda *parts: [b"short"])
     publish(realm, 120)
     monkeypatch.undo()
     publish(realm, 130)

@@ -13,7 +13,7 @@ from sealcast.control.discovery.client import Discovery
 from sealcast.control.discovery.node import DiscoveryNode
 from sealcast.control.discovery.store import AdvertisementStore
 from sealcast.control.envelopes import EnvelopeParty, EnvelopeRecipient, ProvenMessage
-from sealcast.control.journal import Journal
+from sealcast.control.journal import ServiceJournal
 from sealcast.control.service import Answer, Handler, Noise, Service
 from sealcast.log.control_topics import ControlPlane
 from sealcast.primitives.hpke import KemKey
@@ -93,7 +93,7 @@ class World:
         senders: Budgets | None = None,
     ) -> Service:
         plane = ControlPlane(directory, origin=f"origin of {party.name}")
-        journal = Journal(directory / "services" / f"{party.name}.sqlite")
+        journal = ServiceJournal(directory / "services" / f"{party.name}.sqlite")
         service = Service(
             plane, party, self.realm, self.verify, handler, journal,
             announce=announce, noise=noise, origins=origins, senders=senders,

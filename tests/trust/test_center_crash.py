@@ -19,7 +19,7 @@ from sealcast.control.center.requests import Authorise, Register, Rotate
 from sealcast.control.center.service import center_service
 from sealcast.control.correspondence import Correspondent
 from sealcast.control.envelopes import ControlMessage, EnvelopeRecipient
-from sealcast.control.journal import Journal
+from sealcast.control.journal import ServiceJournal
 from sealcast.errors import Unavailable
 from sealcast.log.control_topics import ControlPlane
 from sealcast.trust.deployment import Realm
@@ -70,7 +70,7 @@ def _before_commit() -> None:
 
 
 def _before_the_journal() -> None:
-    Journal.commit = _die  # type: ignore[method-assign,assignment]
+    ServiceJournal.commit = _die  # type: ignore[method-assign,assignment]
 
 
 def _before_the_answer() -> None:

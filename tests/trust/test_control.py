@@ -12,7 +12,7 @@ import pytest
 
 from sealcast.control.asking import ServiceAddress
 from sealcast.control.envelopes import MAX_ENVELOPE_BYTES, ControlMessage, EnvelopeParty, ProvenMessage, seal
-from sealcast.control.journal import Journal
+from sealcast.control.journal import ServiceJournal
 from sealcast.control.service import MAX_SENT, Answer, Service, ServiceRefused
 from sealcast.errors import Busy, Misuse, NotFound, Rejected, SealcastError, Unavailable
 from sealcast.log.control_topics import ControlPlane, new_topic_id
@@ -298,7 +298,13 @@ def test_death_at_every_step_of_a_turn_loses_nothing(
     service = WORLD.service(tmp_path, CENTER, echo)
     topic = plane.create(reply=True)
     plane.post(service.topic, asked(ALICE, b"abc", topic))
-    where = {"commit": Journal, "sent": Journal, "post": ControlPlane, "take": ControlPlane, "handle": Echo}[step]
+    where = {
+        "commit": ServiceJournal,
+        "sent": ServiceJournal,
+        "post": ControlPlane,
+        "take": ControlPlane,
+        "handle": Echo,
+    }[step]
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(where, step, die)
         service.serve_once(WORLD.now)

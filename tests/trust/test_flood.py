@@ -13,7 +13,7 @@ import pytest
 from sealcast.control.asking import ServiceAddress
 from sealcast.control.budgets import Allowance, Budgets
 from sealcast.control.envelopes import MAX_ENVELOPE_BYTES, ControlMessage, EnvelopeParty, seal
-from sealcast.control.journal import Journal
+from sealcast.control.journal import ServiceJournal
 from sealcast.control.service import Noise, Service
 from sealcast.errors import Busy, Misuse, NotFound
 from sealcast.log.control_topics import MAX_QUEUE, ControlPlane
@@ -230,7 +230,7 @@ def test_death_at_every_step_of_a_move_leaves_one_place(
         raise Killed
 
     service = WORLD.service(tmp_path, CENTER, Echo(), announce=announce)
-    where = {"settle": Journal, "left": Journal, "drop": ControlPlane, "announce": ControlPlane}[step]
+    where = {"settle": ServiceJournal, "left": ServiceJournal, "drop": ControlPlane, "announce": ControlPlane}[step]
     with monkeypatch.context() as patch, pytest.raises(Killed):
         if step != "announce":
             patch.setattr(where, step, die)
@@ -292,7 +292,7 @@ def test_another_process_posts(tmp_path: Path) -> None:
 
 def test_a_service_that_never_started_says_so(tmp_path: Path) -> None:
     plane = ControlPlane(tmp_path)
-    journal = Journal(tmp_path / "journal.sqlite")
+    journal = ServiceJournal(tmp_path / "journal.sqlite")
     service = Service(plane, CENTER, REALM, WORLD.verify, Echo(), journal, announce=lambda topic, now: None)
     for call in (lambda: service.topic, lambda: service.serve_once(WORLD.now)):
         with pytest.raises(Misuse, match="does not listen"):

@@ -17,7 +17,7 @@ from sealcast.cli import talk
 from sealcast.errors import SealcastError
 
 if TYPE_CHECKING:
-    from sealcast.cli.pub_lines import Batch
+    from sealcast.cli.pub_lines import LineBatch
     from sealcast.clients.publisher import Publisher
     from sealcast.model.schema import Schema
 
@@ -89,7 +89,7 @@ def pub(
     job.report()
 
 
-def _opened(form: Format, file: Path | None, schema: Schema) -> tuple[int | None, Iterator[Batch]]:
+def _opened(form: Format, file: Path | None, schema: Schema) -> tuple[int | None, Iterator[LineBatch]]:
     """How much input there is, if that is known, and the input in batches."""
     from sealcast.cli import pub_lines, pub_tables
 
@@ -118,7 +118,7 @@ class _Job:
         self.queued = 0
         self.waiting = 0
 
-    def publish(self, publisher: Publisher, batch: Batch) -> None:
+    def publish(self, publisher: Publisher, batch: LineBatch) -> None:
         outcome = publisher.publish_admissible(batch.given, readers=self._readers)
         # The publisher counts within its batch; people count from the beginning of the input.
         refused = batch.refused + [(batch.numbers[refusal.index], refusal.error) for refusal in outcome.refusals]

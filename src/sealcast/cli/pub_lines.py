@@ -39,7 +39,7 @@ _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII
 _BOOLS: Final = {"true": True, "false": False}
 
 
-class Batch(NamedTuple):
+class LineBatch(NamedTuple):
     """Events, or a table of them, with the number of each in the input; and what is no event at all."""
 
     given: Any
@@ -49,13 +49,13 @@ class Batch(NamedTuple):
     done: int
 
 
-def json_lines(descriptor: int) -> Iterator[Batch]:
+def json_lines(descriptor: int) -> Iterator[LineBatch]:
     """An event a line; blank lines are passed over."""
     for first, lines, done in _batches(descriptor):
         yield _parsed(((number, line) for number, line in enumerate(lines, first) if line.strip()), parse, done)
 
 
-def csv_lines(descriptor: int, schema: Schema) -> Iterator[Batch]:
+def csv_lines(descriptor: int, schema: Schema) -> Iterator[LineBatch]:
     """An event a record, behind a header. A record with line breaks in its fields has the number of its first line."""
     csv.field_size_limit(MAX_LINE_BYTES)
     header: CsvHeader | None = None
@@ -153,7 +153,7 @@ def _no_number(name: str) -> object:
     raise ValueError(f"{name} is no number in JSON")
 
 
-def _parsed(numbered: Iterable[tuple[int, Any]], parse: Callable[[Any], Event], done: int) -> Batch:
+def _parsed(numbered: Iterable[tuple[int, Any]], parse: Callable[[Any], Event], done: int) -> LineBatch:
     events, numbers, refused = list[Any](), list[int](), list[tuple[int, EventRejected]]()
     for number, line in numbered:
         try:
@@ -161,7 +161,7 @@ def _parsed(numbered: Iterable[tuple[int, Any]], parse: Callable[[Any], Event], 
             numbers.append(number)
         except EventRejected as error:
             refused.append((number, error))
-    return Batch(events, numbers, refused, done)
+    return LineBatch(events, numbers, refused, done)
 
 
 def _batches(descriptor: int) -> Iterator[tuple[int, list[bytes], int]]:

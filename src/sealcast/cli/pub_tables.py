@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sealcast.cli.pub_lines import TEXT, Batch
+from sealcast.cli.pub_lines import TEXT, LineBatch
 from sealcast.errors import Misuse, Rejected
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ ROWS_PER_BATCH: Final = 16_384
 _FILE: Final = b"ARROW1"
 
 
-def parquet(path: Path | None, schema: Schema) -> tuple[int, Iterator[Batch]]:
+def parquet(path: Path | None, schema: Schema) -> tuple[int, Iterator[LineBatch]]:
     """How many rows there are, and batches of them."""
     if path is None:
         raise Misuse("a Parquet file is read from its end, and cannot come through a pipe", hint="name it: --file FILE")
@@ -32,7 +32,7 @@ def parquet(path: Path | None, schema: Schema) -> tuple[int, Iterator[Batch]]:
     return file.metadata.num_rows, _numbered(file.iter_batches(ROWS_PER_BATCH), schema, "Parquet")
 
 
-def arrow(path: Path | None, schema: Schema) -> tuple[int | None, Iterator[Batch]]:
+def arrow(path: Path | None, schema: Schema) -> tuple[int | None, Iterator[LineBatch]]:
     """How many rows there are, if that is known before, and batches of them."""
     import pyarrow as pa
 
@@ -52,7 +52,7 @@ def _is_file(path: Path) -> bool:
         return file.read(len(_FILE)) == _FILE
 
 
-def _numbered(batches: Iterable[pa.RecordBatch], schema: Schema, form: str) -> Iterator[Batch]:
+def _numbered(batches: Iterable[pa.RecordBatch], schema: Schema, form: str) -> Iterator[LineBatch]:
     read, source = 0, iter(batches)
     while True:
         with _reading(form):
@@ -64,7 +64,7 @@ def _numbered(batches: Iterable[pa.RecordBatch], schema: Schema, form: str) -> I
             part = _with_kinds(batch.slice(start, ROWS_PER_BATCH), schema)
             numbers = range(read + 1, read + part.num_rows + 1)
             read += part.num_rows
-            yield Batch(part, numbers, [], read)
+            yield LineBatch(part, numbers, [], read)
 
 
 def _check(batch: Any) -> None:

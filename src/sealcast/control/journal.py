@@ -70,7 +70,7 @@ class ListeningPlace:
     leaving: tuple[bytes, ...] = ()
 
 
-class Journal:
+class ServiceJournal:
     """One service's memory. `turn` is held by one process at a time."""
 
     def __init__(self, path: Path) -> None:

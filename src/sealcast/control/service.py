@@ -36,7 +36,7 @@ from sealcast.control.envelopes import (
     open_request,
     seal,
 )
-from sealcast.control.journal import MAX_ANSWERED, MAX_ANSWERED_EACH, Answered, Journal, ListeningPlace
+from sealcast.control.journal import MAX_ANSWERED, MAX_ANSWERED_EACH, Answered, ListeningPlace, ServiceJournal
 from sealcast.errors import Busy, Corrupt, FrameRejected, Misuse, NotFound, Rejected, SealcastError, Unavailable
 from sealcast.log.control_topics import ControlPlane, Posted
 from sealcast.wire import cbor
@@ -104,7 +104,7 @@ class Service:
         realm: bytes,
         verify: Verify,
         handler: Handler,
-        journal: Journal,
+        journal: ServiceJournal,
         *,
         announce: Callable[[bytes, int], None],
         announce_every_us: int | None = None,

@@ -13,6 +13,8 @@ MAX_HEAD_BYTES: Final = 16 << 10
 #: Of bodies: most are small; frames, posts and transactions are not.
 SMALL_BODY: Final = 1 << 16
 LARGE_BODY: Final = 34 << 20
+#: Of CBOR in one body: a transaction of `MAX_CHANGES` has eight for each change and each signature.
+MAX_BODY_ITEMS: Final = 1 << 16
 MAX_FRAMES: Final = 4_096
 MAX_POSTS: Final = 1_024
 #: Changes of one transaction that comes from elsewhere.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from sealcast.errors import FrameRejected, Misuse
+from sealcast.gateway.limits import MAX_BODY_ITEMS
 from sealcast.wire import cbor
 
 MAX_NUMBER: Final = 2**63 - 1
@@ -183,7 +184,7 @@ class Parameter:
 def read_body(shape: Shape, raw: bytes, most: int) -> Any:
     """A body's value; Misuse when it is another thing."""
     try:
-        value = cbor.decode(raw, max_bytes=most)
+        value = cbor.decode(raw, max_bytes=most, max_items=MAX_BODY_ITEMS)
     except FrameRejected as error:
         raise Misuse(f"the body is no deterministic CBOR (RFC 8949, section 4.2.1): {error.message}") from None
     shape.refuse(value, "the body")

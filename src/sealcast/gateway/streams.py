@@ -25,6 +25,7 @@ from sealcast.log.pieces import Pieces
 from sealcast.log.port import Record
 from sealcast.trust.layout import TopicPaths
 from sealcast.wire import cbor, hops
+from sealcast.wire.limits import MAX_CBOR_ITEMS
 
 if TYPE_CHECKING:
     from sealcast.gateway.hub import Hub
@@ -108,7 +109,7 @@ class Journal:
 def _refs(data: bytes) -> tuple[PieceRef, ...]:
     """The pieces that a ledger's record names; none where it is no such record: its reader finds that out, too."""
     try:
-        outer = cbor.decode(data, max_bytes=MAX_NOTE_BYTES + (1 << 16))
+        outer = cbor.decode(data, max_bytes=MAX_NOTE_BYTES + (1 << 16), max_items=MAX_CBOR_ITEMS)
         return Entry.decode(outer[1])[0].pieces
     except (FrameRejected, Misuse, KeyError, TypeError, IndexError):
         return ()

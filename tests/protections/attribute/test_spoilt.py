@@ -25,6 +25,7 @@ from sealcast.protections.attribute.scheme import (
     PublisherKey,
     inspect,
 )
+from sealcast.protections.checked import CheckedEvent, CheckedRows
 from sealcast.protections.frames import FrameSealer
 from sealcast.trust.registry import now_us
 from sealcast.wire import peers
@@ -120,7 +121,8 @@ def sealed(realm: Realm, heat: int, by: str, *, forged: bool = False) -> bytes:
         swapped = [a._replace(first=b.first, second=b.second) for a, b in zip(key.credentials, others, strict=True)]
         key = PublisherKey(key.epoch, key.routing, tuple(swapped))
     encryptor = EventEncryptor(about, about.epoch, by, PublicParameters.from_bytes(given.parameters), key)
-    (made,) = encryptor.messages([SCHEMA.parse({"heat": heat, "ward": "a1"})], [str(heat).encode()], ["text/plain"])
+    event = CheckedEvent(SCHEMA.parse({"heat": heat, "ward": "a1"}), str(heat).encode(), "text/plain")
+    (made,) = encryptor.messages(CheckedRows(SCHEMA, [event]))
     return made
 
 

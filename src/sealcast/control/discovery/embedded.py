@@ -29,7 +29,7 @@ from sealcast.control.discovery.node import DiscoveryNode
 from sealcast.control.discovery.restrictions import EVERYONE, Restrictions
 from sealcast.control.discovery.store import AdvertisementStore
 from sealcast.control.envelopes import EnvelopeParty, Verify, Window
-from sealcast.control.journal import Journal
+from sealcast.control.journal import ServiceJournal
 from sealcast.control.service import Service
 from sealcast.errors import Misuse, Rejected, Unavailable
 from sealcast.log import files
@@ -77,9 +77,9 @@ def verifier(realm: OpenRealm) -> Verify:
     return verify
 
 
-def service_journal(realm: OpenRealm, name: str) -> Journal:
+def service_journal(realm: OpenRealm, name: str) -> ServiceJournal:
     """Where a service of that name remembers what it answered."""
-    return Journal(realm.paths.root / "control" / "services" / f"{name}.sqlite")
+    return ServiceJournal(realm.paths.root / "control" / "services" / f"{name}.sqlite")
 
 
 # --- nodes --------------------------------------------------------------------------------------------
