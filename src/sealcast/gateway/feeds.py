@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -46,7 +46,10 @@ class Feed(Closing):
         self.gone = False
         self.end = 0
         self._log: EmbeddedLog | None = None
-        self._moved = asyncio.Event()
+        #: How far those who follow see it, and what is done before they see more.
+        self.ready = 0
+        self.prepare: Callable[[int], Awaitable[object]] | None = None
+        self._moved, self._shown = asyncio.Event(), asyncio.Event()
         self._pages: OrderedDict[Hashable, asyncio.Future[Page]] = OrderedDict()
         self.look()
 
@@ -78,14 +81,27 @@ class Feed(Closing):
         follows is woken with all others, every BEAT_S, and when the gateway is to stop."""
         if self.gone:
             raise NotFound("this log is no more")
-        if self.end <= offset:
+        if self.ready <= offset:
             with self._watching():
-                await self._moved.wait()
-        return self.end > offset
+                await self._shown.wait()
+        return self.ready > offset
+
+    async def show(self) -> None:
+        """Lets those who follow see what is new, once that is prepared for all of them: woken before, each would wait a
+        second time for the same."""
+        end = self.end
+        if end == self.ready:
+            return
+        if self.prepare is not None:
+            with suppress(SealcastError):  # whoever reads is told
+                await self.prepare(end - 1)
+        self.ready = end
+        self._wake_followers()
 
     def wake(self) -> None:
         """Lets everybody look whether there is still something to wait for."""
         self._wake()
+        self._wake_followers()
 
     async def page(self, first: int, max_bytes: int, workers: Workers) -> Page:
         """Records from `first` on, at most so much; read once for all who ask for the same at the same time."""
@@ -109,7 +125,7 @@ class Feed(Closing):
 
     def close(self) -> None:
         self.gone = True
-        self._wake()
+        self.wake()
         if self._log is not None:
             self._log.close()
             self._log = None
@@ -121,6 +137,10 @@ class Feed(Closing):
             yield
         finally:
             self.watched -= 1
+
+    def _wake_followers(self) -> None:
+        shown, self._shown = self._shown, asyncio.Event()
+        shown.set()
 
     def _wake(self) -> None:
         moved, self._moved = self._moved, asyncio.Event()
@@ -186,6 +206,7 @@ class Feeds(Closing):
             for feed in [feed for feed in self._feeds.values() if feed.watched]:
                 try:
                     feed.look()
+                    await feed.show()
                 except SealcastError:
                     # Whoever waits finds out by reading: the error is theirs to be told.
                     self.drop(feed.directory)

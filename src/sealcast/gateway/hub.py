@@ -91,7 +91,8 @@ class Hub(Closing):
         feed, found = self.feeds.of(paths.ledger), self._journals.get(paths.root)
         feed.look()
         if found is None or found.feed is not feed:
-            found = self._journals[paths.root] = Journal(feed, paths, by_name=by_name)
+            made = found = self._journals[paths.root] = Journal(feed, paths, by_name=by_name)
+            feed.prepare = lambda offset: made.record(offset, self.workers)
             while len(self._journals) > _LEDGERS:
                 self._journals.popitem(last=False)
         self._journals.move_to_end(paths.root)

@@ -146,7 +146,7 @@ async def _items(hub: Hub, asked: Asked, journal: Journal, reseals: Feed, at: in
         if known != reseals.end:
             known = reseals.end
             yield cbor.encode(["reseals", known])
-        if at < feed.end:
+        if at < feed.ready:
             record = await journal.record(at, hub.workers)
             yield record.for_caller(asked.caller.name, slot, everything=everything)
             at += 1
