@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from sealcast.errors import Misuse
-from sealcast.overlay.peers.net import tls
 from sealcast.overlay.peers.net.frames import FrameKind, LinkReason, frame
 from sealcast.overlay.peers.net.limits import LinkLimits
 from sealcast.overlay.peers.net.queue import SendQueue
@@ -255,7 +254,7 @@ def test_a_private_key_is_on_disk_for_a_moment_encrypted_and_nobody_elses(
         file.flush = look
         return file
 
-    monkeypatch.setattr(tls.tempfile, "NamedTemporaryFile", watched)
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", watched)
     tls_of(realm, "alice")
     ((mode, content),) = seen
     assert mode == 0o600 and b"ENCRYPTED PRIVATE KEY" in content and b"BEGIN PRIVATE KEY" not in content

@@ -39,10 +39,10 @@ from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
 from sealcast.model.schema import Attribute, Schema, Type
-from sealcast.overlay.peers.net.tls import bare_context, show
 from sealcast.trust.certificates.certificate import parse
 from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import GatewayRealm
+from sealcast.trust.tls import HTTP, bare_context, show
 
 FOLLOWERS: Final = 1_000
 EVENTS: Final = 20
@@ -95,9 +95,9 @@ class _World:
     def client_context(self) -> ssl.SSLContext:
         state = self.realm.state()
         trust = self.realm.trust(state)
-        context = bare_context(ssl.PROTOCOL_TLS_CLIENT, trust, "http/1.1")
+        context = bare_context(ssl.PROTOCOL_TLS_CLIENT, trust.root.der, HTTP)
         certificate = parse(state.entity(_READER).certificate)
-        show([context], self.realm.identity(_READER), certificate, trust)
+        show([context], self.realm.identity(_READER), certificate, [trust.issuer_of(certificate.der)])
         return context
 
     def deliver(self) -> None:

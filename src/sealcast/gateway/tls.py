@@ -7,14 +7,11 @@ the realm's root, or the handshake fails. Sessions are not resumed: a resumed on
 from __future__ import annotations
 
 import ssl
-from typing import Final
 
 from sealcast.gateway.newest import Seen
-from sealcast.overlay.peers.net.tls import bare_context, show
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys.identity import Identity
-
-PROTOCOL: Final = "http/1.1"
+from sealcast.trust.tls import HTTP, bare_context, show
 
 
 def server_context(identity: Identity, seen: Seen, now_us: int) -> ssl.SSLContext:
@@ -22,10 +19,10 @@ def server_context(identity: Identity, seen: Seen, now_us: int) -> ssl.SSLContex
     state, trust = seen
     own = state.entity(identity.name).certificate
     certificate = trust.verify(own, now_us, state.revoked, role=Role.GATEWAY, name=identity.name)
-    context = bare_context(ssl.PROTOCOL_TLS_SERVER, trust, PROTOCOL)
+    context = bare_context(ssl.PROTOCOL_TLS_SERVER, trust.root.der, HTTP)
     context.verify_mode = ssl.CERT_OPTIONAL
     context.num_tickets = 0
-    show([context], identity, certificate, trust)
+    show([context], identity, certificate, [trust.issuer_of(certificate.der)])
     return context
 
 

@@ -11,31 +11,23 @@ The identity key signs requests and tokens, too. What TLS 1.3 signs begins with 
 
 Sessions are not resumed. A resumed one would skip the certificates, and with them the question whether they still
 count.
-
-**The private key.** OpenSSL's interface in Python takes keys from files only. So the key is written to a temporary file
-of mode 0600, encrypted under a password that was drawn a moment before and is in this process's memory only, read from
-there, and removed. A file that a crash leaves behind is of no use to anyone, in whatever memory or on whatever disk it
-lies.
 """
 
 from __future__ import annotations
 
 import ssl
-import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
-from sealcast.errors import CertificateRejected, Misuse
+from sealcast.errors import CertificateRejected
 from sealcast.overlay.peers.net.frames import PROTOCOL, LinkEnded, LinkReason
 from sealcast.primitives import x509
-from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.certificates.certificate import Certificate, Role, Trust
 from sealcast.trust.certificates.profile import parse
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.realm.state import RealmState
-
-_PASSWORD_BYTES: Final = 32
+from sealcast.trust.tls import bare_context, show
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,27 +72,13 @@ class TlsIdentity(Unpicklable):
         self.name = identity.name
         self.certificate = parse(certificate)
         self.server = listening_context(trust)
-        self.client = bare_context(ssl.PROTOCOL_TLS_CLIENT, trust, PROTOCOL)
-        show([self.server, self.client], identity, self.certificate, trust)
-
-
-def show(contexts: Iterable[ssl.SSLContext], identity: Identity, certificate: Certificate, trust: Trust) -> None:
-    """Lets contexts show this certificate, with the issuer that leads to the root, and prove that the key is here."""
-    if certificate.keys != identity.public_keys or certificate.name != identity.name:
-        raise Misuse(f"the certificate of {identity.name!r} is not about the keys in its file")
-    password = Secret.random(_PASSWORD_BYTES)
-    text = password.reveal().hex()
-    chain = x509.pem(certificate.der) + x509.pem(_issuer(certificate, trust)) + identity.key.pem(password)
-    with tempfile.NamedTemporaryFile(prefix="sealcast-") as file:  # of mode 0600, removed at the end
-        file.write(chain)
-        file.flush()
-        for context in contexts:
-            context.load_cert_chain(file.name, password=text)
+        self.client = bare_context(ssl.PROTOCOL_TLS_CLIENT, trust.root.der, PROTOCOL)
+        show([self.server, self.client], identity, self.certificate, [_issuer(self.certificate, trust)])
 
 
 def listening_context(trust: Trust) -> ssl.SSLContext:
     """For a socket that answers: everyone must show a certificate. Its own is that of the identity that was asked."""
-    context = bare_context(ssl.PROTOCOL_TLS_SERVER, trust, PROTOCOL)
+    context = bare_context(ssl.PROTOCOL_TLS_SERVER, trust.root.der, PROTOCOL)
     context.num_tickets = 0
     return context
 
@@ -114,20 +92,6 @@ def proven(connection: object, trust: PeerTrust, name: str | None = None) -> Pro
     if connection.session_reused:
         raise LinkEnded(LinkReason.PROTOCOL, "the peer resumed a session, which nobody offered")
     return trust.prove(connection.getpeercert(binary_form=True), name)
-
-
-def bare_context(protocol: int, trust: Trust, speaks: str) -> ssl.SSLContext:
-    """TLS 1.3 with whom the realm's root leads to, and with nobody else; it shows nothing of its own yet."""
-    # Not `create_default_context`: it believes the system's authorities and writes keys to SSLKEYLOGFILE if asked.
-    context = ssl.SSLContext(protocol)
-    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
-    # Our names are no names of hosts; `proven` compares them.
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.verify_flags |= ssl.VERIFY_X509_STRICT
-    context.load_verify_locations(cadata=trust.root.der)
-    context.set_alpn_protocols([speaks])
-    return context
 
 
 def _issuer(certificate: Certificate, trust: Trust) -> bytes:
