@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sealcast.gateway.hub import Hub
 from sealcast.gateway.limits import DEFAULT_LIMITS, GatewayLimits
-from sealcast.gateway.running import Gateway
+from sealcast.gateway.running import GatewayService
 from sealcast.model.schema import Schema
 from sealcast.primitives import x509
 from sealcast.primitives.secrets import Secret
@@ -57,7 +57,7 @@ class RunningGateway:
     def __init__(self, realm: Realm, directory: Path, limits: GatewayLimits = DEFAULT_LIMITS) -> None:
         self.realm, self._directory = realm, directory
         self.log = io.StringIO()
-        self.gateway = Gateway(GatewayRealm(realm.paths.root), limits=limits, log=self.log, log_requests=True)
+        self.gateway = GatewayService(GatewayRealm(realm.paths.root), limits=limits, log=self.log, log_requests=True)
         self.port = self.gateway.port
         self.root = directory / "root.pem"
         founding = realm.state().founding

@@ -21,7 +21,7 @@ from sealcast.control.wallet import Wallet
 from sealcast.errors import Corrupt, SealcastError, Unavailable
 from sealcast.gateway import serving
 from sealcast.gateway.frames import receipt
-from sealcast.gateway.running import Gateway
+from sealcast.gateway.running import GatewayService
 from sealcast.log import piece_reader
 from sealcast.log.annals import TaggedLog
 from sealcast.log.mailbox import Mailbox
@@ -234,7 +234,7 @@ def test_another_piece(world: Served, liar: Liar, monkeypatch: pytest.MonkeyPatc
 def test_a_gateway_of_another_realm_is_told_nothing(world: Served, tmp_path: Path) -> None:
     other = Realm.create(tmp_path / "other", "elsewhere")
     other.add_gateway("gate", ["127.0.0.1"])
-    gateway = Gateway(GatewayRealm(other.paths.root), "gate")
+    gateway = GatewayService(GatewayRealm(other.paths.root), "gate")
     thread = threading.Thread(target=lambda: asyncio.run(gateway.run()), daemon=True)
     thread.start()
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sealcast import Event, Realm, Schema
 from sealcast.control.running import Running
-from sealcast.gateway.running import Gateway
+from sealcast.gateway.running import GatewayService
 from sealcast.model.protection import PROTECTIONS, Protection
 from sealcast.overlay.brokers import requests_of
 from sealcast.protections.port import ClientSide, broker_side, center_rules, client_side
@@ -81,7 +81,7 @@ class Served:
 
     def start_gateway(self) -> None:
         """On the port that it had before, if it had one."""
-        self._gateway = Gateway(GatewayRealm(self.realm.paths.root), "gate", port=self.port)
+        self._gateway = GatewayService(GatewayRealm(self.realm.paths.root), "gate", port=self.port)
         self.port = self._gateway.port
         self._serving = self._start(lambda: asyncio.run(self._gateway.run()))
         assert self._gateway.started.wait(PATIENCE_S)

@@ -30,8 +30,8 @@ from sealcast.bench.report import BenchRow
 from sealcast.control.budgets import Allowance
 from sealcast.errors import Unavailable
 from sealcast.gateway.limits import DEFAULT_LIMITS
-from sealcast.gateway.newest import Seen
-from sealcast.gateway.running import Gateway
+from sealcast.gateway.newest import SeenRealm
+from sealcast.gateway.running import GatewayService
 from sealcast.gateway.serving import TLS_BUFFER_BYTES
 from sealcast.gateway.tls import server_context
 from sealcast.log.entry import Entry, PieceRef, slot_bits
@@ -123,7 +123,7 @@ def _gateway(root: str, pipe: Connection) -> None:
     limits = replace(
         DEFAULT_LIMITS, caller=plenty, address=plenty, waiting=1 << 20, connections=1 << 16, per_address=1 << 16
     )
-    made = Gateway(GatewayRealm(root), limits=limits)
+    made = GatewayService(GatewayRealm(root), limits=limits)
 
     def obey() -> None:
         made.started.wait()
@@ -139,7 +139,7 @@ def _gateway(root: str, pipe: Connection) -> None:
 def _bare(root: str, pipe: Connection) -> None:
     realm = GatewayRealm(root)
     state = realm.state()
-    context = server_context(realm.gateway(_GATEWAY), Seen(state, realm.trust(state)), realm.clock())
+    context = server_context(realm.gateway(_GATEWAY), SeenRealm(state, realm.trust(state)), realm.clock())
     asyncio.run(_write_to_all(context, pipe))
 
 

@@ -39,13 +39,13 @@ def gateway(
     The log goes to stderr, one JSON document a line. SIGTERM ends it in good order. A renewed certificate is shown
     without a restart (SIGHUP: at once).
     """
-    from sealcast.gateway.running import Gateway
+    from sealcast.gateway.running import GatewayService
     from sealcast.trust.handles import GatewayRealm
 
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or not 0 <= int(port) < 65_536:
         raise typer.BadParameter(f"{listen!r} is no address: write HOST:PORT", param_hint="--listen")
-    made = Gateway(
+    made = GatewayService(
         GatewayRealm(talk.given.realm),
         name,
         host=host.strip("[]"),

@@ -26,10 +26,10 @@ from sealcast.errors import Bug, Misuse, SealcastError
 from sealcast.gateway import problems
 from sealcast.gateway.asked import (
     Answer,
-    Asked,
+    ApiCall,
     BytesAnswer,
+    CallerConnection,
     CborAnswer,
-    Connection,
     NoAnswer,
     StreamAnswer,
     TextAnswer,
@@ -37,7 +37,7 @@ from sealcast.gateway.asked import (
 from sealcast.gateway.callers import Caller
 from sealcast.gateway.hub import Hub
 from sealcast.gateway.problems import Refusal
-from sealcast.gateway.routes import CBOR, ENDPOINTS, SEGMENTS, Endpoint
+from sealcast.gateway.routes import CBOR, ENDPOINTS, SEGMENTS, ApiRoute
 from sealcast.gateway.shapes import read_body
 from sealcast.wire import cbor
 
@@ -56,9 +56,9 @@ _ANYBODY: Final = Caller("", frozenset())
 class _Request:
     """What is known of a request by now, for its answer and its line in the log."""
 
-    connection: Connection
+    connection: CallerConnection
     address: str
-    endpoint: Endpoint | None = None
+    endpoint: ApiRoute | None = None
     caller: Caller = _ANYBODY
     status: int = 0
     received: int = 0
@@ -71,7 +71,7 @@ class GatewayApp:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         #: A path once, with its endpoints by method.
-        self._routes: list[tuple[Route, dict[str, Endpoint]]] = []
+        self._routes: list[tuple[Route, dict[str, ApiRoute]]] = []
         for path in dict.fromkeys(endpoint.path for endpoint in ENDPOINTS):
             methods = {endpoint.method: endpoint for endpoint in ENDPOINTS if endpoint.path == path}
             self._routes.append((Route(path, _no_endpoint, methods=list(methods)), methods))
@@ -107,11 +107,11 @@ class GatewayApp:
             raw = await self._body(endpoint, headers, receive, request)
             self._charge(request, len(raw) // _BYTES_PER_REQUEST)
             body = await self._decoded(endpoint, raw)
-        asked = Asked(request.caller, path, query, body, request.connection)
+        asked = ApiCall(request.caller, path, query, body, request.connection)
         with hub.waiting(request.caller) if query.get("wait") else nullcontext():
             return await endpoint.answer(hub, asked)
 
-    def _route(self, scope: Scope) -> tuple[Endpoint, dict[str, str]]:
+    def _route(self, scope: Scope) -> tuple[ApiRoute, dict[str, str]]:
         for route, methods in self._routes:
             match, child = route.matches({**scope, "root_path": ""})
             if match is Match.NONE:
@@ -147,7 +147,7 @@ class GatewayApp:
         if request.caller.name:
             budgets.good(key)
 
-    async def _body(self, endpoint: Endpoint, headers: Headers, receive: Receive, request: _Request) -> bytes:
+    async def _body(self, endpoint: ApiRoute, headers: Headers, receive: Receive, request: _Request) -> bytes:
         limits, begin = self._hub.limits, time.monotonic()
         if headers.get("content-type", CBOR).partition(";")[0].strip().lower() != CBOR:
             raise Refusal(415, "media-type", f"bodies are {CBOR}")
@@ -175,7 +175,7 @@ class GatewayApp:
                 raise Refusal(408, "timeout", "the body came too slowly")
         return b"".join(parts)
 
-    async def _decoded(self, endpoint: Endpoint, raw: bytes) -> Any:
+    async def _decoded(self, endpoint: ApiRoute, raw: bytes) -> Any:
         shape = endpoint.body
         assert shape is not None
         if len(raw) < _BYTES_PER_REQUEST:
@@ -262,7 +262,7 @@ class GatewayApp:
         return time.monotonic_ns() // 1_000
 
 
-def _too_large(endpoint: Endpoint) -> Refusal:
+def _too_large(endpoint: ApiRoute) -> Refusal:
     return Refusal(413, "too-large", f"a body here has at most {endpoint.max_body} bytes")
 
 
@@ -283,7 +283,7 @@ async def _no_endpoint(*_: object) -> None:
     raise Bug("endpoints are called by the application")
 
 
-def _query(endpoint: Endpoint, raw: bytes) -> dict[str, int | str | None]:
+def _query(endpoint: ApiRoute, raw: bytes) -> dict[str, int | str | None]:
     try:
         given = parse_qsl(
             raw.decode("ascii"), keep_blank_values=True, strict_parsing=bool(raw), max_num_fields=_MAX_PARAMETERS

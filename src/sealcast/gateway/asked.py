@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from sealcast.gateway.callers import Caller
 
 
-class Connection(Protocol):
+class CallerConnection(Protocol):
     """What a request's connection is asked for (`serving.GatewayProtocol`)."""
 
     #: The certificate that the other end proved to have the key of.
@@ -31,14 +31,14 @@ class Connection(Protocol):
 
 
 @dataclass(slots=True)
-class Asked:
+class ApiCall:
     """One request, judged: who asks, for what."""
 
     caller: Caller
     path: Mapping[str, str]
     query: Mapping[str, int | str | None]
     body: Any
-    connection: Connection
+    connection: CallerConnection
 
     def number(self, name: str) -> int:
         found = self.query[name]

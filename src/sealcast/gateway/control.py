@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from sealcast.errors import NotFound
-from sealcast.gateway.asked import Asked, CborAnswer, NoAnswer
+from sealcast.gateway.asked import ApiCall, CborAnswer, NoAnswer
 from sealcast.gateway.callers import Caller
 from sealcast.gateway.problems import Refusal, forbidden
 from sealcast.log import files
@@ -110,7 +110,7 @@ class ControlTopics(Closing):
 # --- endpoints ----------------------------------------------------------------------------------------
 
 
-async def create(hub: Hub, asked: Asked) -> NoAnswer:
+async def create(hub: Hub, asked: ApiCall) -> NoAnswer:
     """Makes a control topic, to be read by its maker alone."""
     reply = asked.number("reply") == 1
     if not reply and not asked.caller.serves:
@@ -120,7 +120,7 @@ async def create(hub: Hub, asked: Asked) -> NoAnswer:
     return NoAnswer()
 
 
-async def post(hub: Hub, asked: Asked) -> CborAnswer:
+async def post(hub: Hub, asked: ApiCall) -> CborAnswer:
     """Queues an envelope for whoever listens."""
     topic, data = _id(asked), asked.body["data"]
 
@@ -131,7 +131,7 @@ async def post(hub: Hub, asked: Asked) -> CborAnswer:
     return CborAnswer({"offset": await hub.workers.run(work)})
 
 
-async def read(hub: Hub, asked: Asked) -> CborAnswer:
+async def read(hub: Hub, asked: ApiCall) -> CborAnswer:
     """What was posted, from an offset on."""
     topic, first, most = _id(asked), asked.number("from"), asked.number("max_bytes")
 
@@ -156,7 +156,7 @@ async def read(hub: Hub, asked: Asked) -> CborAnswer:
             hub.feeds.drop(directory)
 
 
-async def drop(hub: Hub, asked: Asked) -> NoAnswer:
+async def drop(hub: Hub, asked: ApiCall) -> NoAnswer:
     """Ends a control topic; what is queued is thrown away."""
     topic = _id(asked)
     await hub.workers.run(lambda: hub.control.drop(asked.caller, topic))
@@ -164,5 +164,5 @@ async def drop(hub: Hub, asked: Asked) -> NoAnswer:
     return NoAnswer()
 
 
-def _id(asked: Asked) -> bytes:
+def _id(asked: ApiCall) -> bytes:
     return bytes.fromhex(asked.path["id"])

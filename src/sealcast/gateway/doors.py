@@ -50,7 +50,7 @@ def listen(host: str, port: int) -> socket.socket:
     return found
 
 
-class Doors:
+class GatewayDoors:
     """Takes connections in, and hands those that talk TLS to a protocol."""
 
     def __init__(

@@ -36,7 +36,7 @@ class Page(NamedTuple):
     end: int
 
 
-class Feed(Closing):
+class LogFeed(Closing):
     """One log, open to be read. What was never written to has no directory yet: it is an empty log."""
 
     def __init__(self, directory: Path) -> None:
@@ -158,14 +158,14 @@ class Feeds(Closing):
     """All logs that are followed, by directory."""
 
     def __init__(self) -> None:
-        self._feeds: OrderedDict[Path, Feed] = OrderedDict()
+        self._feeds: OrderedDict[Path, LogFeed] = OrderedDict()
         self._loop = asyncio.get_running_loop()
         self._watcher = asyncio.ensure_future(self._watch())
 
-    def of(self, directory: Path) -> Feed:
+    def of(self, directory: Path) -> LogFeed:
         feed = self._feeds.get(directory)
         if feed is None:
-            feed = self._feeds[directory] = Feed(directory)
+            feed = self._feeds[directory] = LogFeed(directory)
             self._make_room()
         self._feeds.move_to_end(directory)
         return feed

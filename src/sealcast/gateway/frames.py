@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from sealcast.broker.intake import NotAppended, RecentFrames, digest_of
 from sealcast.errors import Busy, Misuse
 from sealcast.gateway import access
-from sealcast.gateway.asked import Asked, CborAnswer
+from sealcast.gateway.asked import ApiCall, CborAnswer
 from sealcast.gateway.problems import Refusal
 from sealcast.log.closing import Closing
 from sealcast.log.forwarded import BrokerTopic, partition_of
@@ -156,7 +156,7 @@ class AppendedTopic(Closing):
 # --- endpoints ----------------------------------------------------------------------------------------
 
 
-async def append(hub: Hub, asked: Asked) -> CborAnswer:
+async def append(hub: Hub, asked: ApiCall) -> CborAnswer:
     """Appends frames of the caller; answers when they are durable."""
     state, (topic, broker) = hub.newest.seen.state, _named(asked)
     about = access.topic_at(state, topic, broker)
@@ -184,7 +184,7 @@ async def append(hub: Hub, asked: Asked) -> CborAnswer:
     return CborAnswer({"offsets": offsets, "receipt": signed})
 
 
-async def look(hub: Hub, asked: Asked) -> CborAnswer:
+async def look(hub: Hub, asked: ApiCall) -> CborAnswer:
     """How far a log of frames goes."""
     state, (topic, broker) = hub.newest.seen.state, _named(asked)
     access.topic_at(state, topic, broker)
@@ -206,5 +206,5 @@ def receipt(realm: bytes, topic: bytes, broker: str, partition: int, said: list[
     return RECEIPT_LABEL + cbor.encode([realm, topic, broker, partition, said])
 
 
-def _named(asked: Asked) -> tuple[str, str]:
+def _named(asked: ApiCall) -> tuple[str, str]:
     return asked.path["topic"], asked.path["broker"]

@@ -10,7 +10,7 @@ from typing import Final
 
 from sealcast.broker.intake import FrameChecks
 from sealcast.errors import CertificateRejected, Misuse, SealcastError
-from sealcast.gateway.asked import Asked
+from sealcast.gateway.asked import ApiCall
 from sealcast.gateway.callers import Caller, Callers
 from sealcast.gateway.control import ControlTopics
 from sealcast.gateway.feeds import Feeds
@@ -21,7 +21,7 @@ from sealcast.gateway.mail import Readers
 from sealcast.gateway.metrics import GatewayMetrics
 from sealcast.gateway.newest import NewestRegistry
 from sealcast.gateway.problems import Refusal
-from sealcast.gateway.streams import Journal
+from sealcast.gateway.streams import FollowedLedger
 from sealcast.gateway.work import Workers
 from sealcast.log.closing import Closing
 from sealcast.trust.certificates.roles import Role
@@ -52,12 +52,12 @@ class Hub(Closing):
         self.leaving = False
         self._waiting = Counter[str]()
         self._readers: OrderedDict[Path, Readers] = OrderedDict()
-        self._journals: OrderedDict[Path, Journal] = OrderedDict()
+        self._journals: OrderedDict[Path, FollowedLedger] = OrderedDict()
         self.metrics.lags(self.lags)
         self.metrics.waiting.set_function(lambda: self.feeds.followers)
         self.metrics.version.set_function(lambda: self.newest.version)
 
-    def again(self, asked: Asked) -> Caller:
+    def again(self, asked: ApiCall) -> Caller:
         """The caller, judged by the registry as it is now."""
         return self.callers.judge(asked.connection.certificate)
 
@@ -86,12 +86,12 @@ class Hub(Closing):
         self._readers.move_to_end(paths.root)
         return found
 
-    def journal(self, paths: TopicPaths, *, by_name: bool) -> Journal:
+    def journal(self, paths: TopicPaths, *, by_name: bool) -> FollowedLedger:
         """A ledger, prepared for those who follow it."""
         feed, found = self.feeds.of(paths.ledger), self._journals.get(paths.root)
         feed.look()
         if found is None or found.feed is not feed:
-            made = found = self._journals[paths.root] = Journal(feed, paths, by_name=by_name)
+            made = found = self._journals[paths.root] = FollowedLedger(feed, paths, by_name=by_name)
             feed.prepare = lambda offset: made.record(offset, self.workers)
             while len(self._journals) > _LEDGERS:
                 self._journals.popitem(last=False)

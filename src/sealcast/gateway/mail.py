@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from sealcast.errors import FrameRejected, NotFound
 from sealcast.gateway import access
 from sealcast.gateway.access import HOPS, MAIL, REPLAYS
-from sealcast.gateway.asked import Asked, BytesAnswer, CborAnswer
+from sealcast.gateway.asked import ApiCall, BytesAnswer, CborAnswer
 from sealcast.gateway.callers import Caller
 from sealcast.gateway.problems import forbidden
 from sealcast.log import files, suspended
@@ -57,7 +57,7 @@ def paths_of(hub: Hub, topic: str, broker: str, part: str) -> TopicPaths:
 # --- records ------------------------------------------------------------------------------------------
 
 
-async def records(hub: Hub, asked: Asked) -> CborAnswer:
+async def records(hub: Hub, asked: ApiCall) -> CborAnswer:
     """Records of a ledger, or notes on what was resealed."""
     state, directory = hub.newest.seen.state, _journal(hub, asked)
     access.read_journal(state, asked.caller, asked.path["topic"], asked.path["part"])
@@ -71,7 +71,7 @@ async def records(hub: Hub, asked: Asked) -> CborAnswer:
     return CborAnswer({"records": [list(record) for record in page.records], "start": page.start, "end": page.end})
 
 
-async def at(hub: Hub, asked: Asked) -> CborAnswer:
+async def at(hub: Hub, asked: ApiCall) -> CborAnswer:
     """The first record of a time or later."""
     state, directory = hub.newest.seen.state, _journal(hub, asked)
     access.read_journal(state, asked.caller, asked.path["topic"], asked.path["part"])
@@ -79,7 +79,7 @@ async def at(hub: Hub, asked: Asked) -> CborAnswer:
     return CborAnswer({"offset": await hub.workers.run(lambda: feed.offset_at(time_us))})
 
 
-def _journal(hub: Hub, asked: Asked) -> Path:
+def _journal(hub: Hub, asked: ApiCall) -> Path:
     topic, broker, part = asked.path["topic"], asked.path["broker"], asked.path["part"]
     access.topic_at(hub.newest.seen.state, topic, broker)
     paths = paths_of(hub, topic, broker, part)
@@ -157,7 +157,7 @@ class Readers(Closing):
         return known
 
 
-async def piece(hub: Hub, asked: Asked) -> BytesAnswer:
+async def piece(hub: Hub, asked: ApiCall) -> BytesAnswer:
     """A whole piece."""
     state, topic, broker = hub.newest.seen.state, asked.path["topic"], asked.path["broker"]
     part, name = asked.path["part"], asked.path["name"]
@@ -180,7 +180,7 @@ async def piece(hub: Hub, asked: Asked) -> BytesAnswer:
     return BytesAnswer(size, _parts(hub, file, size))
 
 
-def _may(hub: Hub, state: RealmState, asked: Asked) -> Callable[[], bool]:
+def _may(hub: Hub, state: RealmState, asked: ApiCall) -> Callable[[], bool]:
     """Whether the caller may have a piece, to be asked by a thread."""
     topic, broker, part, name = (asked.path[each] for each in ("topic", "broker", "part", "name"))
     paths = paths_of(hub, topic, broker, part)
@@ -213,7 +213,7 @@ async def _parts(hub: Hub, file: BinaryIO, size: int) -> AsyncIterator[bytes]:
 # --- notes --------------------------------------------------------------------------------------------
 
 
-async def notes(hub: Hub, asked: Asked) -> CborAnswer:
+async def notes(hub: Hub, asked: ApiCall) -> CborAnswer:
     """Which of the caller's own subscriptions were suspended."""
     state, topic, broker = hub.newest.seen.state, asked.path["topic"], asked.path["broker"]
     access.topic_at(state, topic, broker)

@@ -29,7 +29,7 @@ ASK_S: Final = 0.25
 TROUBLE_S: Final = 1.0
 
 
-class Seen(NamedTuple):
+class SeenRealm(NamedTuple):
     """The realm at one version, and whom it believes then."""
 
     state: RealmState
@@ -42,7 +42,7 @@ class NewestRegistry(Closing):
     def __init__(self, realm: OpenRealm, told: Callable[[str], None]) -> None:
         self._realm, self._told = realm, told
         state = realm.state()
-        self.seen = Seen(state, realm.trust(state))
+        self.seen = SeenRealm(state, realm.trust(state))
         #: Why the registry cannot be read now.
         self.trouble: SealcastError | None = None
         self._loop = asyncio.get_running_loop()
@@ -82,7 +82,7 @@ class NewestRegistry(Closing):
                     pass
                 elif self._realm.registry.version() != self.version or self.trouble is not None:
                     state = self._realm.state()
-                    self._tell(Seen(state, self._realm.trust(state)), None)
+                    self._tell(SeenRealm(state, self._realm.trust(state)), None)
             except Unavailable as error:
                 # A server that is restarted, a disk that is full: it passes. What is corrupt is no better tomorrow,
                 # and readiness says so as long as it is.
@@ -104,11 +104,11 @@ class NewestRegistry(Closing):
         self._stamped = stamps, now
         return False
 
-    def _tell(self, seen: Seen, trouble: SealcastError | None) -> None:
+    def _tell(self, seen: SeenRealm, trouble: SealcastError | None) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._take, seen, trouble)
 
-    def _take(self, seen: Seen, trouble: SealcastError | None) -> None:
+    def _take(self, seen: SeenRealm, trouble: SealcastError | None) -> None:
         moved, self._moved = self._moved, asyncio.Event()
         self.seen, self.trouble = seen, trouble
         moved.set()

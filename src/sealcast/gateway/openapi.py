@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sealcast.gateway.limits import MAX_PAGE_BYTES
 from sealcast.gateway.problems import MEDIA_TYPE
-from sealcast.gateway.routes import CBOR, CBOR_SEQUENCE, ENDPOINTS, JSON, OCTETS, SEGMENTS, Endpoint
+from sealcast.gateway.routes import CBOR, CBOR_SEQUENCE, ENDPOINTS, JSON, OCTETS, SEGMENTS, ApiRoute
 
 API_VERSION: Final = "1.0.0"
 _ALWAYS: Final = (400, 401, 403, 404, 429, 503)
@@ -66,7 +66,7 @@ def document() -> bytes:
     return json.dumps(body, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
-def _operation(endpoint: Endpoint) -> dict[str, Any]:
+def _operation(endpoint: ApiRoute) -> dict[str, Any]:
     names = re.findall(r"{(\w+)}", endpoint.path)
     parameters = [
         {
@@ -95,7 +95,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     return found
 
 
-def _responses(endpoint: Endpoint) -> dict[str, Any]:
+def _responses(endpoint: ApiRoute) -> dict[str, Any]:
     version = {"sealcast-version": {"schema": {"type": "integer"}, "description": "The registry's newest version."}}
     good: dict[str, Any] = {"description": "Done.", "headers": version}
     if endpoint.media_type is not None:
@@ -106,7 +106,7 @@ def _responses(endpoint: Endpoint) -> dict[str, Any]:
     return {"200" if endpoint.media_type is not None else "204": good, **bad}
 
 
-def _schema(endpoint: Endpoint) -> dict[str, Any]:
+def _schema(endpoint: ApiRoute) -> dict[str, Any]:
     if endpoint.gives is not None:
         return endpoint.gives.schema()
     return {OCTETS: {"type": "string", "format": "binary"}, CBOR_SEQUENCE: {"type": "string", "format": "binary"}}.get(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sealcast.control.discovery import bootstrap
 from sealcast.errors import Corrupt
-from sealcast.gateway.asked import Asked, CborAnswer
+from sealcast.gateway.asked import ApiCall, CborAnswer
 from sealcast.gateway.problems import Refusal, forbidden
 from sealcast.trust.heads import Head, SignedHead
 from sealcast.trust.registry import Behind
@@ -26,7 +26,7 @@ DRIFT_US: Final = 300 * 1_000_000
 FORMAT: Final = 1
 
 
-async def realm(hub: Hub, asked: Asked) -> CborAnswer:
+async def realm(hub: Hub, asked: ApiCall) -> CborAnswer:
     """Who this is: what a client needs before it believes anything, all of it signed by others or pinned."""
     seen = hub.newest.seen
     founding = seen.state.founding
@@ -58,7 +58,7 @@ def _newest(hub: Hub, node: bootstrap.NodeAddress) -> bytes:
     return node.certificate if entity is None else entity.certificate
 
 
-async def changes(hub: Hub, asked: Asked) -> CborAnswer:
+async def changes(hub: Hub, asked: ApiCall) -> CborAnswer:
     """The transactions after a version."""
     after, max_bytes = asked.number("after"), asked.number("max_bytes")
     await asked.wait(hub.newest.after(after))
@@ -68,7 +68,7 @@ async def changes(hub: Hub, asked: Asked) -> CborAnswer:
     return CborAnswer({"rows": [list(row) for row in rows], "newest": newest})
 
 
-async def transact(hub: Hub, asked: Asked) -> CborAnswer:
+async def transact(hub: Hub, asked: ApiCall) -> CborAnswer:
     """Adds a transaction that the caller made and signed, alone or with others."""
     body: dict[str, Any] = asked.body
     rows = [ChangeRow(*row) for row in body["rows"]]

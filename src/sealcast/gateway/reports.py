@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from sealcast.errors import FrameRejected, Misuse, Rejected
 from sealcast.gateway import access
 from sealcast.gateway.access import HOPS
-from sealcast.gateway.asked import Asked, CborAnswer, NoAnswer
+from sealcast.gateway.asked import ApiCall, CborAnswer, NoAnswer
 from sealcast.gateway.mail import paths_of
 from sealcast.gateway.problems import Refusal, forbidden
 from sealcast.log.cursor import Cursor, CursorFile, Saved
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 CURSOR_LABEL: Final = b"sealcast/1 cursor report\0"
 
 
-async def posts(hub: Hub, asked: Asked) -> NoAnswer:
+async def posts(hub: Hub, asked: ApiCall) -> NoAnswer:
     """Appends filter posts of the caller to its broker's log; answers when they are durable."""
     state, topic, broker = hub.newest.seen.state, asked.path["topic"], asked.path["broker"]
     about = access.topic_at(state, topic, broker)
@@ -55,7 +55,7 @@ async def posts(hub: Hub, asked: Asked) -> NoAnswer:
     return NoAnswer()
 
 
-async def cursor(hub: Hub, asked: Asked) -> NoAnswer:
+async def cursor(hub: Hub, asked: ApiCall) -> NoAnswer:
     """Keeps a report of how far the caller has read."""
     state, topic, broker, name = hub.newest.seen.state, *(asked.path[e] for e in ("topic", "broker", "name"))
     about = access.topic_at(state, topic, broker)
@@ -90,14 +90,14 @@ def cursor_report(realm: bytes, topic: bytes, broker: str, part: str, name: str,
 # --- between brokers ----------------------------------------------------------------------------------
 
 
-async def forwarded(hub: Hub, asked: Asked) -> CborAnswer:
+async def forwarded(hub: Hub, asked: ApiCall) -> CborAnswer:
     """How far a broker's frames have come to another one."""
     topic, partition = str(asked.query["topic"]), asked.number("partition")
     log = await hub.workers.run(lambda: _block(hub, asked, topic, partition))
     return CborAnswer({"next": await hub.workers.run(log.next_origin)})
 
 
-async def forward(hub: Hub, asked: Asked) -> CborAnswer:
+async def forward(hub: Hub, asked: ApiCall) -> CborAnswer:
     """Hands a broker's frames to another one, each once, in their order."""
     topic, partition, pairs = (asked.body[each] for each in ("topic", "partition", "frames"))
     state, broker = hub.newest.seen.state, asked.path["broker"]
@@ -117,7 +117,7 @@ async def forward(hub: Hub, asked: Asked) -> CborAnswer:
     return CborAnswer({"next": await hub.workers.run(work)})
 
 
-def _block(hub: Hub, asked: Asked, topic: str, partition: int) -> ForwardedLog:
+def _block(hub: Hub, asked: ApiCall, topic: str, partition: int) -> ForwardedLog:
     """A partition of the caller's block in another broker's log."""
     state, broker = hub.newest.seen.state, asked.path["broker"]
     about = access.topic_at(state, topic, broker)

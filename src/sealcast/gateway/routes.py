@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from sealcast.gateway import control, frames, health, mail, registry, reports, streams
 from sealcast.gateway.access import HOPS, MAIL, REPLAYS
-from sealcast.gateway.asked import Answer, Asked
+from sealcast.gateway.asked import Answer, ApiCall
 from sealcast.gateway.limits import (
     LARGE_BODY,
     MAX_CHANGES,
@@ -20,7 +20,7 @@ from sealcast.gateway.limits import (
     SMALL_BODY,
 )
 from sealcast.gateway.mail import LEDGER, RESEALS
-from sealcast.gateway.shapes import Bytes, ListOf, Map, MapOf, Parameter, Row, Shape, Text, Whole
+from sealcast.gateway.shapes import BodyShape, Bytes, ListOf, Map, MapOf, Parameter, RowShape, Text, Whole
 from sealcast.trust.heads import CHAIN_BYTES
 from sealcast.wire.limits import MAX_ENVELOPE_BYTES, MAX_FRAME_BYTES, MAX_POST_BYTES
 
@@ -44,20 +44,20 @@ SEGMENTS: Final[dict[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ApiRoute:
     """One method on one path."""
 
     method: str
     path: str
-    answer: Callable[[Hub, Asked], Awaitable[Answer]]
+    answer: Callable[[Hub, ApiCall], Awaitable[Answer]]
     #: A word for it: in metrics, logs and the document.
     name: str
     about: str
     query: tuple[Parameter, ...] = ()
-    body: Shape | None = None
+    body: BodyShape | None = None
     max_body: int = SMALL_BODY
     #: What a good answer is: a shape for CBOR, else bytes of this type; None for 204.
-    gives: Shape | None = None
+    gives: BodyShape | None = None
     media_type: str | None = CBOR
     #: Whether anybody may ask, also without a certificate.
     public: bool = False
@@ -70,8 +70,8 @@ class Endpoint:
 
 
 _N, _TIME = Whole(), Whole()
-_RECORD: Final = Row(("offset", "time_us", "data"), (_N, _TIME, Bytes()))
-_CHANGE: Final = Row(
+_RECORD: Final = RowShape(("offset", "time_us", "data"), (_N, _TIME, Bytes()))
+_CHANGE: Final = RowShape(
     ("version", "at_us", "kind", "body", "chain", "signed"),
     (Whole(1), _TIME, Text(64), Text(8 << 20), Bytes(CHAIN_BYTES, CHAIN_BYTES), Text(8 << 20)),
 )
@@ -90,25 +90,25 @@ _PARTITION: Final = Parameter("partition", Whole(0, 2**31), "A partition of the 
 _AT: Final = "/v1/topics/{topic}/brokers/{broker}"
 _JOURNAL: Final = f"{_AT}/{{part}}/{{which}}"
 
-ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    Endpoint(
+ENDPOINTS: Final[tuple[ApiRoute, ...]] = (
+    ApiRoute(
         "GET", "/v1/realm", registry.realm, "realm",
         "The realm: its id, root, authorities, discovery nodes and newest version, with a head that the gateway signs."
         " Pin the SHA-256 of `root`: everything else is verified from it.",
         gives=Map({
             "v": Whole(1, 1), "id": Bytes(16, 16), "name": Text(), "root": Bytes(1), "authorities": ListOf(Bytes(1)),
-            "nodes": ListOf(Row(("name", "topic", "certificate"), (Text(64), Bytes(16, 16), Bytes()))),
+            "nodes": ListOf(RowShape(("name", "topic", "certificate"), (Text(64), Bytes(16, 16), Bytes()))),
             "version": _N, "head": Text(), "gateway": Text(64),
         }),
         public=True,
     ),
-    Endpoint(
+    ApiRoute(
         "GET", "/v1/registry/changes", registry.changes, "registry-changes",
         "The registry's rows after a version, as they are stored. A page ends where a transaction ends.",
         query=(Parameter("after", Whole(), "The version that the caller has.", 0), _MAX_BYTES, _WAIT),
         gives=Map({"rows": ListOf(_CHANGE, most=1 << 20), "newest": _N}),
     ),
-    Endpoint(
+    ApiRoute(
         "POST", "/v1/registry/transactions", registry.transact, "registry-transact",
         "Adds one transaction that the caller signed, if the registry is still at the version that it was made from"
         " (409 otherwise). The same transaction sent again is answered as the first time.",
@@ -117,74 +117,75 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         }),
         max_body=LARGE_BODY, gives=Map({"version": _N}), refusals=(409, 422, 507),
     ),
-    Endpoint(
+    ApiRoute(
         "POST", f"{_AT}/frames", frames.append, "frames-append",
         "Appends frames of the caller. The answer comes when they are durable. A frame sent twice is appended once.",
         body=Map({"partition": Whole(0, 2**31), "frames": ListOf(Bytes(1, MAX_FRAME_BYTES), 1, MAX_FRAMES)}),
         max_body=LARGE_BODY, gives=_OFFSETS, refusals=(422, 507),
     ),
-    Endpoint(
+    ApiRoute(
         "GET", f"{_AT}/frames", frames.look, "frames-look",
         "Which partitions of the log are this broker's own; with `partition`, where that one begins and ends, and how"
         " many of its frames wait for the broker.",
         query=(_PARTITION,), gives=MapOf(ListOf(_N)),
     ),
-    Endpoint(
+    ApiRoute(
         "GET", _JOURNAL, mail.records, "journal-read",
         "Records of a broker's ledger, or its notes on pieces that took the place of others, as it signed them.",
         query=(_FROM, _MAX_BYTES, _WAIT), gives=_PAGE,
     ),
-    Endpoint(
+    ApiRoute(
         "GET", f"{_JOURNAL}/at", mail.at, "journal-at", "The first record of a time or later.",
         query=(Parameter("time_us", _TIME, "Microseconds since 1970.", required=True),), gives=Map({"offset": _N}),
     ),
-    Endpoint(
+    ApiRoute(
         "GET", f"{_AT}/{{part}}/pieces/{{name}}", mail.piece, "piece",
         "A whole piece that concerns the caller. Verify it by the digest in the ledger.", media_type=OCTETS,
     ),
-    Endpoint(
+    ApiRoute(
         "GET", f"{_AT}/{{part}}/follow", streams.follow, "follow",
         'An endless sequence of CBOR items (RFC 8742): `["piece", name, bytes]` for each piece that concerns you,'
         ' before `["record", offset, time_us, data]` that names it; `["reseals", end]` when there are more such notes;'
         ' `["beat", end]` when nothing happened for a while.',
         query=(_FROM,), media_type=CBOR_SEQUENCE,
     ),
-    Endpoint(
+    ApiRoute(
         "POST", f"{_AT}/posts", reports.posts, "posts", "Appends filter posts of the caller (layered topics).",
         body=Map({"posts": ListOf(Bytes(1, MAX_POST_BYTES), 1, MAX_POSTS)}),
         max_body=LARGE_BODY, media_type=None, refusals=(422, 507),
     ),
-    Endpoint(
+    ApiRoute(
         "PUT", f"{_AT}/cursors/{{name}}", reports.cursor, "cursor",
         "Reports how far the caller has read, signed by it.",
         query=(Parameter("part", Text(8, f"({MAIL}|{HOPS})"), "Which ledger.", MAIL),),
         body=_CURSOR, media_type=None, refusals=(422, 507),
     ),
-    Endpoint(
+    ApiRoute(
         "GET", f"{_AT}/suspended", mail.notes, "suspended",
         "Which of the caller's own subscriptions were suspended: pieces, first time, last time.",
         gives=Map({"notes": MapOf(ListOf(_N, 3, 3))}),
     ),
-    Endpoint(
+    ApiRoute(
         "PUT", "/v1/control/{id}", control.create, "control-create",
         "Makes a control topic under 128 random bits. Its maker alone reads it.",
         query=(Parameter("reply", Whole(0, 1), "1 for a topic that answers go to.", 0),), media_type=None,
         refusals=(507,),
     ),
-    Endpoint(
+    ApiRoute(
         "POST", "/v1/control/{id}", control.post, "control-post", "Queues a sealed envelope for whoever listens.",
         body=Map({"data": Bytes(1, MAX_ENVELOPE_BYTES)}), max_body=MAX_ENVELOPE_BYTES + 1024, gives=Map({"offset": _N}),
         refusals=(507,),
     ),
-    Endpoint(
+    ApiRoute(
         "GET", "/v1/control/{id}", control.read, "control-read", "What was posted, to the topic's maker.",
         query=(_FROM, _MAX_BYTES, _WAIT),
         gives=Map({
-            "records": ListOf(Row(("offset", "time_us", "origin", "data"), (_N, _TIME, Text(64), Bytes()))), "end": _N,
+            "records": ListOf(RowShape(("offset", "time_us", "origin", "data"), (_N, _TIME, Text(64), Bytes()))),
+            "end": _N,
         }),
     ),
-    Endpoint("DELETE", "/v1/control/{id}", control.drop, "control-drop", "Ends a control topic.", media_type=None),
-    Endpoint(
+    ApiRoute("DELETE", "/v1/control/{id}", control.drop, "control-drop", "Ends a control topic.", media_type=None),
+    ApiRoute(
         "GET", "/v1/brokers/{broker}/forwarded", reports.forwarded, "forwarded",
         "How far the calling broker's frames have come here.",
         query=(
@@ -193,24 +194,24 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         ),
         gives=Map({"next": _N}),
     ),
-    Endpoint(
+    ApiRoute(
         "POST", "/v1/brokers/{broker}/forwarded", reports.forward, "forward",
         "Hands the calling broker's frames on, by their offsets in its own log, each once.",
         body=Map({
             "topic": Text(64, SEGMENTS["topic"]), "partition": Whole(0, 2**31),
-            "frames": ListOf(Row(("offset", "frame"), (_N, Bytes(1, MAX_FRAME_BYTES))), 1, MAX_FRAMES),
+            "frames": ListOf(RowShape(("offset", "frame"), (_N, Bytes(1, MAX_FRAME_BYTES))), 1, MAX_FRAMES),
         }),
         max_body=LARGE_BODY, gives=Map({"next": _N}), refusals=(422, 507),
     ),
-    Endpoint(
+    ApiRoute(
         "GET", "/healthz", health.healthz, "healthz", "Whether the process answers.", media_type=JSON, public=True
     ),
-    Endpoint(
+    ApiRoute(
         "GET", "/readyz", health.readyz, "readyz",
         "Whether it can serve: the registry is readable, its certificate counts, and it is not about to stop.",
         media_type=JSON, public=True,
     ),
-    Endpoint(
+    ApiRoute(
         "GET", "/openapi.json", health.openapi, "openapi", "This document.", media_type=JSON, public=True
     ),
 )  # fmt: skip

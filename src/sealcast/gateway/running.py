@@ -24,7 +24,7 @@ from sealcast.trust.handles import GatewayRealm
 _LOOK_S: Final = 1.0
 
 
-class Gateway:
+class GatewayService:
     """One gateway. `run` serves until it is asked to stop."""
 
     def __init__(

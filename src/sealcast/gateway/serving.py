@@ -19,7 +19,7 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sealcast.gateway.app import CONNECTION, GatewayApp
-from sealcast.gateway.doors import Doors
+from sealcast.gateway.doors import GatewayDoors
 from sealcast.gateway.hub import Hub
 from sealcast.gateway.limits import MAX_HEAD_BYTES
 from sealcast.gateway.tls import shown_by
@@ -32,7 +32,7 @@ TLS_BUFFER_BYTES: Final = 64 << 10
 class GatewayProtocol(HttpToolsProtocol):
     """One connection, after its handshake."""
 
-    def __init__(self, *arguments: Any, hub: Hub, doors: Callable[[], Doors], **settings: Any) -> None:
+    def __init__(self, *arguments: Any, hub: Hub, doors: Callable[[], GatewayDoors], **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self._hub, self._doors = hub, doors
         self.certificate: bytes | None = None
@@ -164,7 +164,7 @@ class GatewayServer(Server):
         sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
         config.load()
         self._hub, self._listening, self._context = hub, listening, context
-        self.doors: Doors | None = None
+        self.doors: GatewayDoors | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         make = partial(
@@ -176,7 +176,7 @@ class GatewayServer(Server):
             doors=self._opened,
         )
         self.servers = []
-        self.doors = Doors(self._listening, self._context, make, self._hub.limits, self._hub.metrics)
+        self.doors = GatewayDoors(self._listening, self._context, make, self._hub.limits, self._hub.metrics)
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -189,6 +189,6 @@ class GatewayServer(Server):
                 connection.end_waits()
         await super().shutdown()
 
-    def _opened(self) -> Doors:
+    def _opened(self) -> GatewayDoors:
         assert self.doors is not None
         return self.doors

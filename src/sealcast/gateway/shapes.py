@@ -18,7 +18,7 @@ from sealcast.wire import cbor
 MAX_NUMBER: Final = 2**63 - 1
 
 
-class Shape(Protocol):
+class BodyShape(Protocol):
     """One kind of value."""
 
     def refuse(self, value: object, where: str) -> None:
@@ -85,7 +85,7 @@ class Text:
 class ListOf:
     """Any number of one shape."""
 
-    each: Shape
+    each: BodyShape
     least: int = 0
     most: int = 1 << 16
 
@@ -100,11 +100,11 @@ class ListOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RowShape:
     """A list with a fixed number of things, each of its own shape; what they are called, for readers."""
 
     names: tuple[str, ...]
-    shapes: tuple[Shape, ...]
+    shapes: tuple[BodyShape, ...]
 
     def refuse(self, value: object, where: str) -> None:
         if not isinstance(value, list) or len(value) != len(self.shapes):
@@ -122,7 +122,7 @@ class Row:
 class Map:
     """A map with exactly these keys."""
 
-    fields: Mapping[str, Shape]
+    fields: Mapping[str, BodyShape]
 
     def refuse(self, value: object, where: str) -> None:
         if not isinstance(value, dict) or value.keys() != self.fields.keys():
@@ -143,7 +143,7 @@ class Map:
 class MapOf:
     """A map from text to one shape."""
 
-    each: Shape
+    each: BodyShape
 
     def refuse(self, value: object, where: str) -> None:
         if not isinstance(value, dict):
@@ -181,7 +181,7 @@ class Parameter:
         return value
 
 
-def read_body(shape: Shape, raw: bytes, most: int) -> Any:
+def read_body(shape: BodyShape, raw: bytes, most: int) -> Any:
     """A body's value; Misuse when it is another thing."""
     try:
         value = cbor.decode(raw, max_bytes=most, max_items=MAX_BODY_ITEMS)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from sealcast.errors import Corrupt, FrameRejected, Misuse, NotFound
 from sealcast.gateway import access
 from sealcast.gateway.access import HOPS, REPLAYS
-from sealcast.gateway.asked import Asked, StreamAnswer
-from sealcast.gateway.feeds import Feed
+from sealcast.gateway.asked import ApiCall, StreamAnswer
+from sealcast.gateway.feeds import LogFeed
 from sealcast.gateway.limits import PAGE_BYTES
 from sealcast.gateway.mail import RESEALS, paths_of
 from sealcast.gateway.work import Workers
@@ -68,10 +68,10 @@ class SentRecord:
         return found
 
 
-class Journal:
+class FollowedLedger:
     """One ledger that is followed: its newest records, prepared."""
 
-    def __init__(self, feed: Feed, paths: TopicPaths, *, by_name: bool) -> None:
+    def __init__(self, feed: LogFeed, paths: TopicPaths, *, by_name: bool) -> None:
         self.feed, self._pieces, self._by_name = feed, Pieces(paths.pieces), by_name
         self._kept: OrderedDict[int, SentRecord] = OrderedDict()
         self._turn = asyncio.Lock()
@@ -115,7 +115,7 @@ def _refs(data: bytes) -> tuple[PieceRef, ...]:
         return ()
 
 
-async def follow(hub: Hub, asked: Asked) -> StreamAnswer:
+async def follow(hub: Hub, asked: ApiCall) -> StreamAnswer:
     """Everything in a ledger from a record on that concerns the caller, for ever."""
     topic, broker, part = (asked.path[each] for each in ("topic", "broker", "part"))
     state = hub.newest.seen.state
@@ -131,7 +131,7 @@ async def follow(hub: Hub, asked: Asked) -> StreamAnswer:
     return StreamAnswer(_items(hub, asked, journal, hub.feeds.of(paths.ledger.with_name(RESEALS)), first))
 
 
-async def _items(hub: Hub, asked: Asked, journal: Journal, reseals: Feed, at: int) -> AsyncIterator[bytes]:
+async def _items(hub: Hub, asked: ApiCall, journal: FollowedLedger, reseals: LogFeed, at: int) -> AsyncIterator[bytes]:
     topic, part, feed = asked.path["topic"], asked.path["part"], journal.feed
     version, known, everything, slot, beat = -1, -1, asked.caller.is_broker, None, False
     while not asked.connection.leaving:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ssl
 
-from sealcast.gateway.newest import Seen
+from sealcast.gateway.newest import SeenRealm
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.tls import HTTP, bare_context, show
 
 
-def server_context(identity: Identity, seen: Seen, now_us: int) -> ssl.SSLContext:
+def server_context(identity: Identity, seen: SeenRealm, now_us: int) -> ssl.SSLContext:
     """With the certificate that the registry has of this gateway; CertificateRejected when that does not count now."""
     state, trust = seen
     own = state.entity(identity.name).certificate

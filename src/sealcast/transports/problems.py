@@ -30,7 +30,7 @@ class GatewayRefused(ReasonedRejection[str]):
     code = "gateway-refused"
 
 
-class Behind(Unavailable):
+class MirrorBehind(Unavailable):
     """What was sent was made from an older state than the gateway has: take in what is new, and make it again."""
 
     code = "behind"
@@ -60,7 +60,7 @@ def error_of(status: int, body: bytes, where: str) -> SealcastError:
         case 404:
             return NotFound(message, hint=hint)
         case 409:
-            return Behind(message, hint=hint)
+            return MirrorBehind(message, hint=hint)
         case 422:
             return GatewayRefused(reason, message, hint=hint)
         case 429:

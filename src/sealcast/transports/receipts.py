@@ -22,6 +22,8 @@ from sealcast.wire import cbor
 LABEL: Final = b"sealcast/1 gateway receipt\0"
 #: What is kept of them.
 MAX_KEPT_BYTES: Final = 16 << 20
+#: Of CBOR in one: three for each frame of a request that may have some thousands.
+MAX_RECEIPT_ITEMS: Final = 1 << 16
 _SEGMENT_BYTES: Final = 4 << 20
 _TIDY_EVERY: Final = 256
 
@@ -62,7 +64,7 @@ class Receipt(NamedTuple):
     @classmethod
     def from_bytes(cls, raw: bytes) -> Receipt:
         """What was kept; FrameRejected for something else."""
-        match cbor.decode(raw, max_bytes=len(raw)):
+        match cbor.decode(raw, max_bytes=len(raw), max_items=MAX_RECEIPT_ITEMS):
             case [[bytes(realm), bytes(topic), str(broker), int(partition)], list(said), bytes(gateway), bytes(signed)]:
                 lane = LaneName(realm, topic, broker, partition)
                 return cls(lane, tuple((int(n), bytes(d)) for n, d in said), gateway, signed)

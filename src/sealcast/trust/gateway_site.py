@@ -28,7 +28,7 @@ from sealcast.transports.cursors import CursorReports
 from sealcast.transports.frames import RemoteLaneLog
 from sealcast.transports.https import Connection, Ways, path_of
 from sealcast.transports.journals import RemoteJournal
-from sealcast.transports.problems import Behind, GatewayRefused, GatewayUnreachable, strange
+from sealcast.transports.problems import GatewayRefused, GatewayUnreachable, MirrorBehind, strange
 from sealcast.transports.receipts import LaneName
 from sealcast.trust import homes, tls
 from sealcast.trust.certificates.certificate import Certificate, Role, Trust
@@ -268,7 +268,7 @@ class _Upstream:
         body = {"after": after, "chain": chain, "rows": [list(row) for row in rows]}
         try:
             self._site.connection.send("POST", "/v1/registry/transactions", body)
-        except Behind:
+        except MirrorBehind:
             return False
         except GatewayUnreachable as error:
             raise CommitLost(error.message, hint=error.hint) from None
