@@ -24,7 +24,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Li
     liar, patch = Liar(), pytest.MonkeyPatch()
     patch.setattr(serving, "GatewayApp", liar.app)
     patch.setattr(https, "MOST_BACKOFF_S", 0.05)
-    patch.setattr(frames, "PATIENCE_S", 0.5)
+    patch.setattr(frames.RemoteLaneLog.__init__, "__kwdefaults__", {"patience_s": 0.2})
+    patch.setattr(https.Connection.__init__, "__kwdefaults__", {"deadline_s": 1.0})
     with served(tmp_path_factory.mktemp("offline"), "endpoint") as world:
         with world.side.interests(world.client("ann"), TOPIC, "ann") as interests:
             interests.add("price < 250")
