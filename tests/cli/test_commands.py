@@ -175,7 +175,7 @@ def test_sub_prints_acknowledges_and_starts_anywhere(delivered: Path) -> None:
     assert sealcast("sub", "quotes", "--as", "alice", "--from", "end").lines == []
     assert sealcast("sub", "quotes", "--as", "alice", "--from", "2020-01-01T00:00:00Z").lines == first.lines
     misplaced = sealcast("sub", "quotes", "--as", "alice", "--from", "noon")
-    assert misplaced.code == 1 and "no place in a mailbox" in misplaced.err
+    assert misplaced.code == 1 and "is not a valid start position" in misplaced.err
 
 
 def test_sub_without_acknowledging(delivered: Path) -> None:

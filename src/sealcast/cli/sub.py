@@ -1,16 +1,17 @@
-"""sealcast sub: a subscriber's events -> stdout, one JSON object a line."""
+"""sealcast sub: a subscriber's events -> stdout, one JSON object a line, or one line by a template."""
 
 from __future__ import annotations
 
 import base64
 import dataclasses
 import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from sealcast.cli import talk
-from sealcast.cli.times import microseconds
+from sealcast.cli.times import microseconds, since
 
 if TYPE_CHECKING:
     from sealcast.clients.subscriber import Subscriber
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from sealcast.model.event import OpenedEvent, Position
     from sealcast.trust.deployment import Realm
 
+Write = Callable[[Sequence["OpenedEvent"]], None]
 app = talk.Commands()
 
 EVENTS_PER_ACK: Final = 1_000
@@ -33,7 +35,18 @@ FromOption = Annotated[
     typer.Option(
         "--from",
         metavar="PLACE",
-        help="Instead of at the cursor: a number of deliveries (0: all), an event, a time, or end.",
+        help="Instead of at the cursor: so long ago (90s, 15m, 1h, 7d), a time (2026-03-01, 2026-03-01T12:00Z), "
+        "a number of deliveries (0: all), an event, start or end.",
+    ),
+]
+CountOption = Annotated[
+    int | None, typer.Option("--count", "--max", metavar="N", min=1, help="Stop after so many events.")
+]
+FormatOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEMPLATE",
+        help="A line of text instead of JSON: '{publisher} {attributes[symbol]} {payload}'. A wrong name lists all.",
     ),
 ]
 ToOption = Annotated[
@@ -48,7 +61,10 @@ SpacingOption = Annotated[
 ]
 
 
-@app.command(epilog="""Example: sealcast sub quotes --as alice --filter "symbol = 'IBM'" --follow""")
+@app.command(
+    epilog="""Example: sealcast sub quotes --as alice --filter "symbol = 'IBM'" --follow; """
+    "or: sealcast sub quotes --as alice --from 1h --count 10 --format '{publisher} {attributes[symbol]} {payload}'"
+)
 def sub(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     as_: talk.AsOption,
@@ -56,26 +72,31 @@ def sub(
     from_: FromOption = None,
     to: ToOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
-    max_: Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="Stop after so many events.")] = None,
+    count: CountOption = None,
     ack: Annotated[bool, typer.Option("--ack/--no-ack", help="Move the cursor past what was printed.")] = True,
     skip: Annotated[bool, typer.Option("--skip-unopenable", help="Report what does not open, and go on.")] = False,
     spacing: SpacingOption = None,
+    format: FormatOption = None,
 ) -> None:
     """Open the events a subscriber gets, one JSON object a line, from its durable cursor on.
 
-    Lines have position, publisher, published_at, sequence, attributes, content_type and payload (payload_base64 when
-    it is not text). Events are acknowledged once their lines are written, and not printed again. With --json: one
-    document {"events": [...]}.
+    Lines have position, publisher, published_at, boot, sequence, attributes, content_type and payload (payload_base64
+    when it is not text). Publisher, boot and sequence together name an event. Events are acknowledged once their lines
+    are written, and not printed again. With --json: one document {"events": [...]}.
+
+    --from leaves the cursor where it is. Its times are when an event was delivered, not when it was published.
     """
     from sealcast.cli.subscription import warn_of_suspensions
     from sealcast.clients.realm import side_of
     from sealcast.clients.subscriber import Subscriber
 
-    _refuse_contradictions(follow, to, spacing)
+    _refuse_contradictions(follow, to, spacing, format)
+    start = None if from_ is None else since(from_) or from_
     until = None if to is None else microseconds(to, "--to")
     ack = ack and to is None  # a look at the past is no reason to skip what lies before it
     delay_us = None if spacing is None else _delay_us(spacing)
     here, failed = talk.open_realm(afar=True), list[str]()
+    write = _writer(here, topic, format)
     if filter is not None:
         _ensure(here, topic, as_, filter)
 
@@ -87,20 +108,20 @@ def sub(
     warn_of_suspensions(here, topic, as_)
     with (
         side_of(here, topic).key_asker(here, topic, as_) as ask,
-        Subscriber(here, topic, as_, from_=from_, until_us=until, unopenable=skipped, ask=ask) as subscriber,
+        Subscriber(here, topic, as_, from_=start, until_us=until, unopenable=skipped, ask=ask) as subscriber,
     ):
         if subscriber.trouble is not None:
             talk.warn(f"its broker was not told what is wanted: {subscriber.trouble.message}")
         if talk.given.json:
-            events = _collect(subscriber, max_)
+            events = _collect(subscriber, count)
             told = {"unopenable": failed, "dropped": dataclasses.asdict(subscriber.dropped)}
             talk.emit({"events": [describe(e) for e in events], **told})
             if ack:
                 subscriber.ack()
         elif delay_us is not None:
-            _print_spaced(subscriber, delay_us, max_, ack)
+            _print_spaced(subscriber, write, delay_us, count, ack)
         else:
-            _print(subscriber, follow, max_, ack)
+            _print(subscriber, write, follow, count, ack)
         _tell(subscriber)
     if failed:
         raise typer.Exit(1)
@@ -120,13 +141,30 @@ def _tell(subscriber: Subscriber) -> None:
         talk.warn(f"{dropped.repeated} passed over that were delivered before: a broker repeats them")
 
 
-def _refuse_contradictions(follow: bool, to: str | None, spacing: str | None) -> None:
+def _refuse_contradictions(follow: bool, to: str | None, spacing: str | None, format: str | None) -> None:
     if talk.given.json and follow:
         raise typer.BadParameter("one document cannot follow: leave --json away, lines are JSON already")
     if to is not None and follow:
         raise typer.BadParameter("--follow has no end, --to is one: give one of them")
     if spacing is not None and not follow:
         raise typer.BadParameter("spacing is for a stream: add --follow")
+    if talk.given.json and format is not None:
+        raise typer.BadParameter("--json prints a document, --format lines of text: give one of them")
+
+
+def _writer(here: Realm, topic: str, format: str | None) -> Write:
+    """What prints events: as JSON Lines, or by a template, which is checked now."""
+    if format is None:
+        return lambda events: talk.say_lines(map(describe, events))
+    from sealcast.cli.templates import LineTemplate
+
+    template = LineTemplate(format, here.state().topic(topic).schema)
+
+    def write(events: Sequence[OpenedEvent]) -> None:
+        if events:
+            talk.say("\n".join(map(template.line, events)))
+
+    return write
 
 
 def describe(event: OpenedEvent) -> dict[str, object]:
@@ -137,6 +175,7 @@ def describe(event: OpenedEvent) -> dict[str, object]:
         "position": str(event.position),
         "publisher": event.publisher,
         "published_at": value_to_json(event.published_at),
+        "boot": event.boot.hex(),
         "sequence": event.sequence,
         "attributes": {name: value_to_json(value) for name, value in event.attributes.items()},
         "content_type": event.content_type,
@@ -170,25 +209,25 @@ def _collect(subscriber: Subscriber, limit: int | None) -> list[OpenedEvent]:
     return events
 
 
-def _print(subscriber: Subscriber, follow: bool, limit: int | None, ack: bool) -> None:
+def _print(subscriber: Subscriber, write: Write, follow: bool, limit: int | None, ack: bool) -> None:
     printed = 0
     while limit is None or printed < limit:
         events = subscriber.poll(_share(limit, printed), WAIT_SECONDS if follow else 0.0)
         if not events and not follow:
             break
         # Written first, acknowledged second: a reader that goes away in between gets them again.
-        talk.say_lines(map(describe, events))
+        write(events)
         printed += len(events)
         if ack:
             subscriber.ack()
 
 
-def _print_spaced(subscriber: Subscriber, delay_us: int, limit: int | None, ack: bool) -> None:
+def _print_spaced(subscriber: Subscriber, write: Write, delay_us: int, limit: int | None, ack: bool) -> None:
     from sealcast.clients.jitter import JitterBuffer, SpacedReader
 
     reader = SpacedReader(subscriber, JitterBuffer(delay_us), limit=limit)
     for events in reader.follow():
-        talk.say_lines(map(describe, events))
+        write(events)
         if ack:
             reader.ack()
 

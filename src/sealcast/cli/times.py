@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, datetime
 from typing import Final
 
@@ -33,6 +34,13 @@ def seconds(text: str, option: str) -> int:
     if found is None:
         raise Misuse(f"{option} is a span of time, not {text!r}", hint="write 90s, 15m, 12h, 30d, 4w or 1y")
     return int(found[1]) * _SECONDS[found[2]]
+
+
+def since(text: str) -> datetime | None:
+    """The moment that lies such a span of time (1h, 7d) before now; None where the text is no span."""
+    if _SPAN.fullmatch(text.strip()) is None:
+        return None
+    return datetime.fromtimestamp(max(0, time.time() - seconds(text, "--from")), UTC)
 
 
 def span(seconds: int) -> str:

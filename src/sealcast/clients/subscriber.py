@@ -245,5 +245,5 @@ class Subscriber(Closing, Unpicklable):
 def _place_named(given: str | int | Position | datetime) -> str:
     """A place in a mailbox, as `log.mailbox` reads it."""
     if isinstance(given, bool):
-        raise Misuse(f"{given!r} is no place in a mailbox")
+        raise Misuse(f"{given!r} is not a valid start position. Use a number, an event, a datetime or a text.")
     return given.isoformat() if isinstance(given, datetime) else str(given)

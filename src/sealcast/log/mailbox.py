@@ -13,6 +13,7 @@ rank within the part). Where to start (`locate`, the `--from` of `sub`):
     17                       an ordinal: after the mailbox's first 17 deliveries; 0 is the very beginning
     2/1041/7                 an event, as `pub` and `sub` print it: from there on
     2026-03-01T12:00:00Z     a time: what was committed (delivered, not published) then or later
+    start                    the very beginning
     end                      only what is yet to come
 """
 
@@ -290,6 +291,8 @@ class Mailbox(Generic[P]):
         """The place that `--from` names; see the top of this file."""
         if text == "end":
             return Cursor(self.reader.end())
+        if text == "start":
+            return self.at_ordinal(0)
         if text.isascii() and text.isdigit():
             return self.at_ordinal(int(text))
         if "/" in text:
@@ -298,8 +301,8 @@ class Mailbox(Generic[P]):
             moment = datetime.fromisoformat(text)
         except ValueError:
             raise Misuse(
-                f"{text!r} is no place in a mailbox: a number of deliveries, an event (partition/offset/row), "
-                "a time (RFC 3339) or `end` is"
+                f"{text!r} is not a valid start position. Use a number of deliveries, an event (partition/offset/row), "
+                "a time such as 2026-03-01 or 2026-03-01T12:00Z, `start` or `end`."
             ) from None
         return self.at_time(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 

@@ -116,11 +116,11 @@ class Stays(Closing, Generic[P]):
         self._next[_key(found.stay)] = self._done[_key(found.stay)] = found.delivery.after
 
     def locate(self, text: str) -> None:
-        """Goes to the place that `--from` names (`log.mailbox`): a number counts over all stays, the others mean where
-        it is served now. The durable cursor stays."""
+        """Goes to the place that `--from` names (`log.mailbox`): a number and `start` count over all stays, the others
+        mean where it is served now. The durable cursor stays."""
         self._again, stays = True, self._readable()
-        if len(stays) > 1 and text.isascii() and text.isdigit():
-            self._at_ordinal(int(text))
+        if len(stays) > 1 and (text == "start" or (text.isascii() and text.isdigit())):
+            self._at_ordinal(0 if text == "start" else int(text))
             return
         place = self.mailbox(stays[-1].broker).locate(text)
         self._next = {_key(stay): Cursor(self.mailbox(stay.broker).reader.end()) for stay in stays[:-1]}
