@@ -69,6 +69,64 @@ def test_every_format_says_the_same(home: Path) -> None:
     assert said[2][1] == "three, and\nmore"
 
 
+def test_one_event_from_words(home: Path) -> None:
+    """Values mean what the types of their attributes say; an empty one is NULL."""
+    sealcast("subscription", "add", "quotes", "--as", "alice", "--filter", "price > 0")
+    pub = ("pub", "quotes", "--as", "nyse")
+    first = sealcast(*pub, "symbol=118", "price=118", "volume=", "--payload", "a=b")
+    assert (first.code, first.out) == (0, "0/0/0\n"), first.err
+    assert sealcast(*pub, "price=1.5", "symbol=a=b", "--json").document["published"] == 1
+    assert sealcast(*pub, "--payload", "alone").code == 0
+    pump(Realm(home), "quotes")
+    got = sealcast("sub", "quotes", "--as", "alice").lines
+    assert [e["attributes"] for e in got] == [
+        {"symbol": "118", "price": "118.00", "volume": None},
+        {"symbol": "a=b", "price": "1.50", "volume": None},
+    ]
+    assert [(e["payload"], e["content_type"][:4]) for e in got] == [("a=b", "text"), ("", "appl")]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["symbol"], 1, "'symbol' is not NAME=VALUE with the name of an attribute"),
+        (["colour=red"], 1, "the attributes are symbol, price, volume; the payload is --payload TEXT"),
+        (["price=1", "price=2"], 1, "attribute 'price' is given twice"),
+        (["price=cheap"], 1, "event 1: attribute 'price': 'cheap' is not a number"),
+        (["price=1", "--file", "events.jsonl"], 2, "give one of them"),
+        (["--payload", "x", "--format", "csv"], 2, "give one of them"),
+    ],
+)
+def test_words_that_are_no_event_are_refused(home: Path, words: list[str], code: int, told: str) -> None:
+    result = sealcast("pub", "quotes", "--as", "nyse", *words)
+    assert (result.code, result.out) == (code, "")
+    assert told in " ".join(result.err.replace("│", " ").split())
+
+
+def test_flat_lines_have_attributes_alone(home: Path) -> None:
+    sealcast("subscription", "add", "quotes", "--as", "alice", "--filter", "price > 0")
+    path = write_lines(
+        home / "flat.jsonl",
+        {"symbol": "IBM", "price": 118},
+        {"attributes": {"price": 119}, "symbol": "IBM"},
+        {"symbol": "IBM", "payload": "x"},
+        {"symbol": "IBM", "colour": "red"},
+        {},
+        {"symbol": "IBM", "price": 1.005},
+        {"price": "120.25"},
+    )
+    result = sealcast("pub", "quotes", "--as", "nyse", "--file", path)
+    assert (result.code, result.out) == (1, "0/0/0\n0/0/1\n")
+    told = {int(line.split(":")[0][5:]): line for line in result.err.splitlines() if line.startswith("line ")}
+    assert sorted(told) == [2, 3, 4, 5, 6]
+    for number in (3, 4, 5):
+        assert '{"attributes": {...}' in told[number] and "or flat" in told[number] and "(symbol, price" in told[number]
+    assert "'symbol' is no part of an event" in told[2] and "off the grid" in told[6]
+    pump(Realm(home), "quotes")
+    prices = [e["attributes"]["price"] for e in sealcast("sub", "quotes", "--as", "alice").lines]
+    assert prices == ["118.00", "120.25"]
+
+
 def test_the_format_may_be_said(home: Path) -> None:
     path = written(home, "events.csv").rename(home / "events.txt")
     assert sealcast("pub", "quotes", "--as", "nyse", "--file", path).code == 1, "lines that are no JSON"

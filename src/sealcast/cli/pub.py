@@ -1,4 +1,4 @@
-"""sealcast pub: stdin or a file -> events, a line or a row each."""
+"""sealcast pub: stdin or a file -> events, a line or a row each; or one event from the words of the command."""
 
 from __future__ import annotations
 
@@ -46,11 +46,16 @@ _ENDINGS: Final = {
 
 @app.command(
     epilog="""Example: echo '{"attributes": {"symbol": "IBM", "price": 101.5}, "payload": "hello"}' | """
-    "sealcast pub quotes --as nyse; or: sealcast pub quotes --as nyse --file quotes.parquet"
+    "sealcast pub quotes --as nyse; or: sealcast pub quotes --as nyse --file quotes.parquet; or one event: "
+    "sealcast pub quotes --as nyse symbol=IBM price=118 --payload hello"
 )
 def pub(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     as_: talk.AsOption,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="One event: its attributes.")
+    ] = None,
+    payload: Annotated[str | None, typer.Option(metavar="TEXT", help="One event: its payload.")] = None,
     file: Annotated[Path | None, typer.Option(metavar="FILE", help="Read this instead of stdin.")] = None,
     format: Annotated[
         Format | None, typer.Option(help="What the input is; without it, the ending of FILE says so, or it is jsonl.")
@@ -65,6 +70,9 @@ def pub(
 ) -> None:
     """Publish events, one JSON object a line: {"attributes": {...}, "payload": text, "content_type"?}.
 
+    A line without payload may be flat: {"symbol": "IBM", "price": 118}. Words such as symbol=IBM publish one event and
+    read no input; symbol= is NULL.
+
     Binary payloads go in "payload_base64". CSV has a header, a column an attribute, and payload, payload_base64 and
     content_type if they exist; an empty field is NULL. Parquet and Arrow have the same columns, with a binary or string
     payload. Prints each event's position (partition/offset/row), when it is durable. A line or row that is no event, or
@@ -73,12 +81,18 @@ def pub(
     """
     from sealcast.clients.publisher import Publisher
 
+    one = bool(words) or payload is not None
+    if one and (file is not None or format is not None):
+        raise typer.BadParameter(
+            "NAME=VALUE and --payload are one event, --file and --format are input: give one of them"
+        )
     form = format or _ENDINGS.get(file.suffix.lower() if file is not None else "", Format.JSONL)
-    if file is None and form is Format.JSONL and sys.stdin.isatty():
+    if not one and file is None and form is Format.JSONL and sys.stdin.isatty():
         talk.note('a line each {"attributes": {...}, "payload": "text"}; end with Ctrl-D')
-    job = _Job(readers, "line" if form in (Format.JSONL, Format.CSV) else "row")
+    job = _Job(readers, "event" if one else "line" if form in (Format.JSONL, Format.CSV) else "row")
     with Publisher(talk.open_realm(afar=True), topic, as_=as_, broker=broker) as publisher:
-        total, batches = _opened(form, file, publisher.realm.state().topic(topic).schema)
+        schema = publisher.realm.state().topic(topic).schema
+        total, batches = _one(words or [], payload, schema) if one else _opened(form, file, schema)
         with talk.progress("publishing", total) as bar, job.accounted():
             for batch in batches:
                 job.publish(publisher, batch)
@@ -87,6 +101,12 @@ def pub(
             if job.queued:
                 job.waiting = publisher.flush()
     job.report()
+
+
+def _one(words: list[str], payload: str | None, schema: Schema) -> tuple[int, Iterator[LineBatch]]:
+    from sealcast.cli.pub_lines import one_event
+
+    return 1, iter([one_event(words, payload, schema)])
 
 
 def _opened(form: Format, file: Path | None, schema: Schema) -> tuple[int | None, Iterator[LineBatch]]:
@@ -101,14 +121,14 @@ def _opened(form: Format, file: Path | None, schema: Schema) -> tuple[int | None
     size = os.fstat(descriptor).st_size or None
     if form is Format.CSV:
         return size, pub_lines.csv_lines(descriptor, schema)
-    return size, pub_lines.json_lines(descriptor)
+    return size, pub_lines.json_lines(descriptor, schema)
 
 
 class _Job:
     """What was read, published and refused so far."""
 
     def __init__(self, readers: str, unit: str) -> None:
-        """`unit` is what input is counted in: lines or rows."""
+        """`unit` is what input is counted in: lines, rows or events."""
         self._readers, self._unit = readers, unit
         self._positions: list[str] = []
         self._published = 0

@@ -1,4 +1,5 @@
-"""Lines of `sealcast pub`: JSON Lines and CSV, in batches by size and time, each line with its number.
+"""Lines of `sealcast pub`: JSON Lines and CSV, in batches by size and time, each line with its number; and the words
+of one event on the command line.
 
 In CSV, the first line names the columns: attributes, `payload` or `payload_base64`, `content_type`. An empty field is
 NULL. What a field means, the type of its attribute says; a field that is no such value is left as it is, and refused
@@ -17,6 +18,7 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sealcast.cli import talk
@@ -49,10 +51,27 @@ class LineBatch(NamedTuple):
     done: int
 
 
-def json_lines(descriptor: int) -> Iterator[LineBatch]:
+def json_lines(descriptor: int, schema: Schema) -> Iterator[LineBatch]:
     """An event a line; blank lines are passed over."""
     for first, lines, done in _batches(descriptor):
-        yield _parsed(((number, line) for number, line in enumerate(lines, first) if line.strip()), parse, done)
+        numbered = ((number, line) for number, line in enumerate(lines, first) if line.strip())
+        yield _parsed(numbered, partial(parse, schema=schema), done)
+
+
+def one_event(words: Sequence[str], payload: str | None, schema: Schema) -> LineBatch:
+    """One event from words such as symbol=IBM; an empty value is NULL, as in CSV."""
+    attributes = dict[str, object]()
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or name not in schema.by_name:
+            raise Misuse(
+                f"{word!r} is not NAME=VALUE with the name of an attribute",
+                hint=f"the attributes are {', '.join(schema.names[:12])}; the payload is --payload TEXT",
+            )
+        if name in attributes:
+            raise Misuse(f"attribute {name!r} is given twice")
+        attributes[name] = _typed(schema, name, value)
+    return _parsed([(1, attributes)], lambda given: _event(given, payload, None, None), 1)
 
 
 def csv_lines(descriptor: int, schema: Schema) -> Iterator[LineBatch]:
@@ -71,16 +90,24 @@ def csv_lines(descriptor: int, schema: Schema) -> Iterator[LineBatch]:
         yield _parsed(records, header.event, done)
 
 
-def parse(line: bytes) -> Event:
-    """One line of JSON as an event, numbers kept exact; EventRejected when it is none."""
+def parse(line: bytes, schema: Schema) -> Event:
+    """One line of JSON as an event, numbers kept exact; EventRejected when it is none.
+
+    Flat lines have attributes alone. A line with "attributes" is never flat, whatever the schema names its own.
+    """
     if len(line) > MAX_LINE_BYTES:
         raise EventRejected(f"the line has more than {MAX_LINE_BYTES} bytes")
     try:
         body = jsonlib.loads(line, parse_float=Decimal, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise EventRejected(f"not JSON: {talk.json_trouble(error)}") from None
+    if isinstance(body, dict) and body and "attributes" not in body and body.keys() <= schema.by_name.keys():
+        return _event(body, None, None, None)
     if not isinstance(body, dict) or not isinstance(body.get("attributes"), dict):
-        raise EventRejected('an event is {"attributes": {...}, "payload": text or "payload_base64": text}')
+        raise EventRejected(
+            'an event is {"attributes": {...}, "payload": text or "payload_base64": text}, or flat, with attributes '
+            f"alone ({', '.join(schema.names[:12])})"
+        )
     unknown = sorted(set(body) - _FIELDS)
     if unknown:
         raise EventRejected(f"{unknown[0]!r} is no part of an event: it has {', '.join(sorted(_FIELDS))}")
@@ -116,23 +143,25 @@ class CsvHeader:
             raise EventRejected(f"the line has {len(row)} fields, and the first line names {len(self._names)}")
         fields = dict(zip(self._names, row, strict=True))
         text, encoded, kind = (fields.pop(self._own[name], "") or None for name in self._own)
-        attributes = {name: self._value(name, field) for name, field in fields.items()}
+        attributes = {name: _typed(self._schema, name, field) for name, field in fields.items()}
         return _event(attributes, text, encoded, kind)
-
-    def _value(self, name: str, field: str) -> object:
-        from sealcast.model.schema import MAX_NUMBER_DIGITS, Type
-
-        kind = self._schema.by_name[name].type
-        if not field:
-            return None
-        if kind is Type.BOOL:
-            return _BOOLS.get(field.lower(), field)
-        if kind is Type.STRING or len(field) > MAX_NUMBER_DIGITS or not _NUMBER.fullmatch(field):
-            return field
-        return int(field) if field.lstrip("+-").isdigit() else Decimal(field)
 
 
 # --- inside -------------------------------------------------------------------------------------
+
+
+def _typed(schema: Schema, name: str, field: str) -> object:
+    """What a text means as a value of this attribute."""
+    from sealcast.model.schema import MAX_NUMBER_DIGITS, Type
+
+    kind = schema.by_name[name].type
+    if not field:
+        return None
+    if kind is Type.BOOL:
+        return _BOOLS.get(field.lower(), field)
+    if kind is Type.STRING or len(field) > MAX_NUMBER_DIGITS or not _NUMBER.fullmatch(field):
+        return field
+    return int(field) if field.lstrip("+-").isdigit() else Decimal(field)
 
 
 def _event(attributes: dict[str, object], text: str | None, encoded: str | None, kind: str | None) -> Event:
