@@ -74,7 +74,7 @@ def test_subscriptions_are_their_subscribers_own(home: Path) -> None:
         refused = add("alice", text)
         assert refused.code == 1 and hint in refused.err and "^" in refused.err
     everyone = sealcast("subscription", "list")
-    assert FILTER not in everyone.out and "not known to the realm" in everyone.err
+    assert FILTER not in everyone.out and "a subscriber lists its own with --as" in everyone.err
     assert sealcast("subscription", "list", "--json").document["subscriptions"][0]["filter"] is None
     mine = sealcast("subscription", "list", "--topic", "quotes", "--as", "alice")
     assert FILTER in mine.out and "bob" not in mine.out
