@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
+from sealcast.errors import Unavailable
+from sealcast.protections.steps import StepName
 from tests.cli.conftest import EVENTS
 from tests.cli.shell import sealcast, write_lines
 
@@ -32,6 +37,26 @@ def test_run_once_drains_and_the_next_run_goes_on_from_there(home: Path, spark: 
     assert [e["position"] for e in sealcast("sub", "quotes", "--as", "bob").lines] == ["0/1/0", "0/1/1"]
     assert "alice" not in {name for name, lag in _lags().items() if lag}, "nothing was sealed for one without the right"
     assert sealcast("run", "--once", "--json").document.get("admitted", 0) == 0, "there is nothing left to do"
+
+
+def test_a_second_run_is_refused_before_it_starts_spark(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting Spark fails here. With one of two topics free, a run goes on to it; with none, it is refused before."""
+    sealcast("topic", "create", "other", "--schema", "schema.json", "--access", "members")
+
+    def no_session(*_: object, **__: object) -> None:
+        raise Unavailable("Spark was started")
+
+    monkeypatch.setattr("sealcast.pipeline.session.session", no_session)
+    ledgers = [StepName(str(home), topic).open().ledger for topic in ("quotes", "other")]
+    assert "Spark was started" in sealcast("run").err
+    with ledgers[0].exclusive():
+        for refused in (sealcast("run", "--topic", "quotes"), sealcast("run", "--once", "--topic", "quotes", "--json")):
+            assert refused.code == 1 and f"is being run by process {os.getpid()}" in refused.err
+            assert "starting Spark" not in refused.err
+        assert "Spark was started" in sealcast("run").err, "the other topic is free"
+        with ledgers[1].exclusive():
+            assert "is being run by process" in sealcast("run").err
+    assert "Spark was started" in sealcast("run", "--topic", "quotes").err, "and so is this one, afterwards"
 
 
 def test_a_port_in_use_is_a_refusal(home: Path, spark: SparkSession) -> None:

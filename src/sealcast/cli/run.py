@@ -57,12 +57,13 @@ def run(
     _exists(here.state(), topics, node)
     from sealcast.broker.metrics_page import read_token
     from sealcast.pipeline.metrics import Metrics
-    from sealcast.pipeline.run import queries_of
+    from sealcast.pipeline.run import queries_of, refuse_second_run
     from sealcast.pipeline.run import run as run_pipeline
     from sealcast.pipeline.session import session
 
     token = read_token(prometheus_token)
-    queries_of(here, topics or (), node)  # what cannot be run is said before Spark takes its time
+    # What cannot be run is said before Spark takes its time.
+    refuse_second_run(queries_of(here, topics or (), node))
     talk.note("starting Spark ...")
     begin, metrics, shown = time.monotonic(), Metrics(), _Shown()
     with ExitStack() as held:

@@ -36,6 +36,7 @@ from sealcast.primitives.secrets import Secret
 
 _CONTEXT: Final = b"sealcast ledger record 1"
 _HOLDER_BYTES: Final = 64
+_DRIVER_LOCK: Final = "driver.lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +226,7 @@ class Ledger(LedgerReader):
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                holder, _ = _holder(os.pread(fd, _HOLDER_BYTES, 0))
-                raise Locked(
-                    f"{self.directory.parent} is being run by process {holder}",
-                    hint="one pipeline runs a topic: stop that one first",
-                ) from None
+                raise _run_by_another(self.directory, fd) from None
             with self._commit_lock, files.named(path, "writing"):
                 # One write of always the same length: whoever reads it meanwhile sees the old or the new.
                 os.pwrite(fd, f"{os.getpid():>10} {term}\n".encode(), 0)
@@ -239,7 +236,7 @@ class Ledger(LedgerReader):
 
     @property
     def _driver_lock(self) -> Path:
-        return self.directory / "driver.lock"
+        return self.directory / _DRIVER_LOCK
 
     def _check_term(self, term: str | None) -> None:
         if term is None:
@@ -265,6 +262,29 @@ def _exchanged(committed: Committed, resealed: Resealed, where: str) -> Committe
         raise Corrupt(f"{where} and the note on its resealed pieces do not belong together")
     entry = replace(committed.entry, pieces=resealed.pieces)
     return replace(committed, entry=entry, resealed=resealed, committed_pieces=before)
+
+
+def runs_already(directory: Path) -> Locked | None:
+    """What `exclusive` would raise for the ledger in this directory now; None if nobody runs it. No promise: only
+    `exclusive` holds it. For a moment this looks like a pipeline to one that starts at the same time."""
+    try:
+        fd = os.open(directory / _DRIVER_LOCK, os.O_RDONLY)
+    except OSError:
+        return None  # it never ran, or `exclusive` will say what is wrong
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _run_by_another(directory, fd)
+    finally:
+        os.close(fd)
+    return None
+
+
+def _run_by_another(directory: Path, fd: int) -> Locked:
+    holder, _ = _holder(os.pread(fd, _HOLDER_BYTES, 0))
+    return Locked(
+        f"{directory.parent} is being run by process {holder}", hint="one pipeline runs a topic: stop that one first"
+    )
 
 
 def _holder(raw: bytes) -> tuple[str, str]:

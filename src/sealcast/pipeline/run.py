@@ -15,7 +15,8 @@ from typing import Unpack
 
 from pyspark.sql import SparkSession
 
-from sealcast.errors import Misuse
+from sealcast.errors import Misuse, SealcastError
+from sealcast.log.ledger import runs_already
 from sealcast.overlay.relay import Relay, brokers_here
 from sealcast.pipeline.failures import explained
 from sealcast.pipeline.metrics import Metrics
@@ -128,6 +129,18 @@ def queries_of(realm: BrokerRealm, topics: Sequence[str], node: str | None = Non
             hint=f"let it: {joining.format(topic=wanted[0], broker=node or 'BROKER')}",
         )
     return found
+
+
+def refuse_second_run(queries: Sequence[Query]) -> None:
+    """Raises Locked where other processes run all of these queries already, as `start` would, without Spark. Whatever
+    else is wrong is left for `start` to say."""
+    try:
+        ledgers = [[name.open().paths.ledger for name in query.names] for query in queries]
+    except SealcastError:
+        return
+    taken = [next(filter(None, map(runs_already, each)), None) for each in ledgers]
+    if taken and taken[-1] is not None and None not in taken:
+        raise taken[-1]
 
 
 def _retainer(realm: BrokerRealm, topics: Sequence[str], node: str | None) -> Retainer:
