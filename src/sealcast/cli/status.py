@@ -16,11 +16,16 @@ if TYPE_CHECKING:
 app = talk.Commands()
 
 SHOWN: Final = 20
+WATCH_SECONDS: Final = 2.0
 
 
-@app.command(epilog="Example: sealcast status --topic quotes")
+@app.command(epilog="Example: sealcast status --topic quotes; or, until Ctrl-C: sealcast status --watch --every 5")
 def status(
     topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Only this topic.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Draw a table again and again, until Ctrl-C.")] = False,
+    every: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.2, max=3600, help="With --watch: how often.")
+    ] = WATCH_SECONDS,
 ) -> None:
     """Show how every topic stands at each of its brokers: what was published, delivered and refused, and how far behind
     everyone is.
@@ -29,15 +34,19 @@ def status(
     brokers in an overlay it also shows what waits above them, and how many rows their tables have. Through a gateway, a
     client sees the topics and its own lag.
     """
-    from sealcast.protections.port import witness_side
+    if watch and talk.given.json:
+        raise typer.BadParameter("one document cannot change: give --watch or --json")
+    here = talk.open_realm(afar=not watch)
+    if watch:
+        from sealcast.cli.watching import watch as draw
 
-    here = talk.open_realm(afar=True)
+        draw(lambda: [facts.document for facts in _found(here, topic)], every)
+        return
     state = here.state()
     if not here.site.here:
         _show_own(here, topic)
         return
-    names = [state.topic(topic).name] if topic is not None else list(state.topics)
-    found = [facts for name in names for facts in witness_side(state.topic(name).protection).status(here, name)]
+    found = _found(here, topic)
     about = {"realm": here.name, "version": state.version, "entities": len(state.entities)}
     if talk.emitted(about | {"topics": [facts.document for facts in found]}):
         return
@@ -53,6 +62,15 @@ def status(
         talk.note("no topics yet: sealcast topic create NAME --schema FILE")
     for facts in found:
         _show(facts)
+
+
+def _found(here: Realm, topic: str | None) -> list[Facts]:
+    """How every topic, or this one, stands by now at each of its brokers."""
+    from sealcast.protections.port import witness_side
+
+    state = here.state()
+    names = [state.topic(topic).name] if topic is not None else list(state.topics)
+    return [facts for name in names for facts in witness_side(state.topic(name).protection).status(here, name)]
 
 
 def _show_own(here: Realm, topic: str | None) -> None:
