@@ -1,4 +1,4 @@
-"""sealcast entity: enrol, list, renew, revoke."""
+"""sealcast entity: enrol, invite, list, renew, revoke."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sealcast.cli import talk
+from sealcast.cli import talk, times
 from sealcast.cli.times import moment
 from sealcast.trust.certificates.lists import Cause
 from sealcast.trust.certificates.roles import Role
 
 if TYPE_CHECKING:
+    from sealcast.trust.realm.changes import Grant
     from sealcast.trust.realm.machine import Entity, RealmState
 
-app = talk.Commands("Enrol, list, renew and revoke entities.")
+app = talk.Commands("Enrol, invite, list, renew and revoke entities.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 
@@ -55,6 +56,55 @@ def enrol(
     state = here.state()
     document = {"entities": [_describe(state, e) | {"keys": str(path(e.name))} for e in made]}
     talk.answer(document, *(f"{role} {e.name!r} enrolled, its keys in {path(e.name)}" for e in made))
+
+
+@app.command(epilog="Example: sealcast entity invite bob --grant quotes:subscribe --for 24h")
+def invite(
+    name: Name,
+    grants: Annotated[
+        list[str] | None,
+        typer.Option("--grant", metavar="TOPIC:RIGHT", help="A right that it gets: quotes:publish; repeatable."),
+    ] = None,
+    span: Annotated[str, typer.Option("--for", metavar="SPAN", help="How long the code can be used: 2h, 7d.")] = "24h",
+) -> None:
+    """Invite somebody on another machine: print a code that enrols whoever uses it first, once.
+
+    Hand the code over by a way that nobody else reads. Its holder runs `sealcast join sealcast://HOST:PORT --code CODE`
+    and makes its keys there. A gateway and `sealcast serve` must be running then.
+    """
+    from sealcast.control import reception
+
+    here = talk.open_realm()
+    rights = _grants(name, grants or [])
+    code, until_us = reception.invite(here, name, rights, times.seconds(span, "--for") * 1_000_000)
+    document = {"entity": name, "code": code.reveal(), "until": moment(until_us)}
+    talk.answer(document, code.reveal())
+    talk.note(f"until {moment(until_us)}, whoever has this code becomes {name!r}: sealcast join sealcast://HOST:PORT")
+
+
+@app.command(epilog="Example: sealcast entity invitations --revoke bob")
+def invitations(
+    revoke: Annotated[str | None, typer.Option("--revoke", metavar="NAME", help="End the one for this name.")] = None,
+) -> None:
+    """List invitations, the oldest first, and how each stands (blocked: by bogus attempts)."""
+    from sealcast.control import reception
+
+    here = talk.open_realm()
+    now = here.clock()
+    with reception.store_of(here.paths) as store:
+        if revoke is not None:
+            store.revoke(revoke, now)
+        found = store.all()
+    rights = [[f"{grant.topic}:{right}" for grant in each.grants for right in grant.rights] for each in found]
+    rows = [
+        (each.name, each.describe(now), moment(each.until_us), ", ".join(its), each.attempts)
+        for each, its in zip(found, rights, strict=True)
+    ]
+    columns = ["entity", "standing", "until", "grants", "attempts"]
+    document = {"invitations": [dict(zip(columns, row, strict=True)) for row in rows]}
+    for described, its in zip(document["invitations"], rights, strict=True):
+        described["grants"] = its
+    talk.answer_table(document, columns, rows, "nobody was invited: sealcast entity invite NAME")
 
 
 @app.command("list", epilog="Example: sealcast entity list")
@@ -110,6 +160,21 @@ def revoke(
     state = here.state()
     said = f"entity {name!r} revoked at version {version}, from the next batch on"
     talk.answer(_describe(state, state.entity(name)), said)
+
+
+def _grants(name: str, given: list[str]) -> tuple[Grant, ...]:
+    """TOPIC:RIGHT, several rights of a topic in one change."""
+    from sealcast.trust.realm.changes import Grant, Right
+
+    by_topic: dict[str, list[Right]] = {}
+    for text in given:
+        topic, _, right = text.rpartition(":")
+        if not topic or right not in Right._value2member_map_:
+            raise typer.BadParameter(
+                f"{text!r} is no right: write TOPIC:publish or TOPIC:subscribe", param_hint="--grant"
+            )
+        by_topic.setdefault(topic, []).append(Right(right))
+    return tuple(Grant(topic, name, tuple(dict.fromkeys(rights))) for topic, rights in by_topic.items())
 
 
 def _describe(state: RealmState, entity: Entity) -> dict[str, object]:

@@ -42,6 +42,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
         "init": Command("init:app", "make a new realm"),
         "topic": Command("topic:app", "create, list, show, find and rotate topics"),
         "entity": Command("entity:app", "enrol, list, renew and revoke entities"),
+        "join": Command("join:app", "join a realm on another machine, with an invitation's code"),
         "broker": Command("broker:app", "add, list and show end-point brokers"),
         "overlay": Command("overlay:app", "build and show the tree of brokers of a layered topic"),
         "grant": Command("rights:grant_app", "give an entity rights on a topic"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -15,6 +16,7 @@ from sealcast.errors import Corrupt, Unavailable
 
 if TYPE_CHECKING:
     from sealcast.control.desk import More
+    from sealcast.control.reception import Reception
     from sealcast.control.running import Running
 
 app = talk.Commands(no_args_is_help=False)
@@ -43,6 +45,7 @@ def serve(
     """
     from sealcast.control.center.service import FOUND_BY
     from sealcast.control.discovery.restrictions import Restrictions
+    from sealcast.control.reception import Reception
     from sealcast.control.running import Running
     from sealcast.model.protection import PROTECTIONS
     from sealcast.overlay.brokers import requests_of
@@ -56,22 +59,35 @@ def serve(
     def more(name: str) -> More:
         return {kind: answer for requests in asked for kind, answer in requests(here, name).items()}
 
-    with Running(here, names or None, found_by=found_by, more=more, center_more=center_rules) as running:
+    with (
+        Running(here, names or None, found_by=found_by, more=more, center_more=center_rules) as running,
+        ExitStack() as held,
+    ):
         running.start()
+        reception = None if names else Reception.here(here)
+        if reception is not None:
+            held.enter_context(reception)
+            talk.note("the reception enrols whoever has an invitation's code")
         for served in running.services:
             talk.note(f"{served.what} {served.name!r} listens on {served.service.topic.hex()}")
         sealed = Messages(here)
         rotated = running.rotate_due(sealed.counts())
         if once:
             running.drain()
+            while reception is not None and reception.turn():
+                pass
         else:
             talk.note("serving; Ctrl-C stops in good order")
-            rotated |= _serve(running, sealed, stop)
-        services = [
+            rotated |= _serve(running, reception, sealed, stop)
+        services: list[dict[str, object]] = [
             {"what": str(s.what), "name": s.name, "topic": s.service.topic.hex(), "counts": dict(s.counts)}
             for s in running.services
         ]
-        rows = [(s.what, s.name, s.counts.get("answered", 0), _others(s.counts)) for s in running.services]
+        rows = [(str(s.what), s.name, s.counts.get("answered", 0), _others(s.counts)) for s in running.services]
+        if reception is not None and reception.counts:
+            counts = {("answered" if what == "joined" else what): n for what, n in reception.counts.items()}
+            services.append({"what": "reception", "name": "reception", "topic": None, "counts": counts})
+            rows.append(("reception", "", counts.get("answered", 0), _others(counts)))
     columns = ["service", "name", "answered", "otherwise"]
     talk.answer_table({"services": services, "rotated": rotated}, columns, rows, "nothing was served")
 
@@ -88,11 +104,11 @@ class _Stop:
         self.asked = True
 
 
-def _serve(running: Running, sealed: Messages, stop: _Stop) -> dict[str, str]:
+def _serve(running: Running, reception: Reception | None, sealed: Messages, stop: _Stop) -> dict[str, str]:
     rotated, tick = dict[str, str](), time.monotonic() + TICK_S
     while not stop.asked:
         try:
-            taken = running.turn()
+            taken = running.turn() + (reception.turn() if reception is not None else 0)
             if time.monotonic() >= tick:
                 due = running.rotate_due(sealed.counts())
                 for topic, why in due.items():

@@ -100,7 +100,7 @@ class GatewayApp:
         hub, headers = self._hub, Headers(scope=scope)
         if not endpoint.public:
             request.caller = self._judge(request)
-        self._charge(request, 1)
+        self._charge(request, endpoint.cost)
         query = _query(endpoint, scope["query_string"])
         body = None
         if endpoint.body is not None:
@@ -109,7 +109,12 @@ class GatewayApp:
             body = await self._decoded(endpoint, raw)
         asked = ApiCall(request.caller, path, query, body, request.connection)
         with hub.waiting(request.caller) if query.get("wait") else nullcontext():
-            return await endpoint.answer(hub, asked)
+            try:
+                return await endpoint.answer(hub, asked)
+            except Refusal as error:
+                if endpoint.public and error.status == 403:
+                    self._addresses.bogus(request.address, self._now())
+                raise
 
     def _route(self, scope: Scope) -> tuple[ApiRoute, dict[str, str]]:
         for route, methods in self._routes:

@@ -47,7 +47,10 @@ class ApiCall:
 
     async def wait(self, until: Coroutine[Any, Any, None]) -> None:
         """Waits for something, as long as the caller asked to (`wait`), and no longer than it is still there."""
-        seconds = self.number("wait")
+        await self.wait_for(until, self.number("wait"))
+
+    async def wait_for(self, until: Coroutine[Any, Any, None], seconds: int) -> None:
+        """`wait`, so many seconds at the most."""
         if not seconds or self.connection.leaving:
             until.close()
             return

@@ -15,6 +15,7 @@ from sealcast.gateway.callers import Caller, Callers
 from sealcast.gateway.control import ControlTopics
 from sealcast.gateway.feeds import Feeds
 from sealcast.gateway.frames import FrameLogs
+from sealcast.gateway.joining import JoinRelay
 from sealcast.gateway.limits import GatewayLimits
 from sealcast.gateway.logs import JsonLog
 from sealcast.gateway.mail import Readers
@@ -48,6 +49,7 @@ class Hub(Closing):
         self.checks = FrameChecks()
         self.frames = FrameLogs(realm, limits.max_waiting_frames)
         self.control = ControlTopics(realm, limits.topics)
+        self.joins = JoinRelay(realm, identity.name)
         #: Whether it is about to stop.
         self.leaving = False
         self._waiting = Counter[str]()
@@ -133,5 +135,6 @@ class Hub(Closing):
         self.feeds.close()
         self.frames.close()
         self.control.close()
+        self.joins.close()
         while self._readers:
             self._readers.popitem()[1].close()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sealcast.gateway import control, frames, health, mail, registry, reports, streams
+from sealcast.gateway import control, frames, health, joining, mail, registry, reports, streams
 from sealcast.gateway.access import HOPS, MAIL, REPLAYS
 from sealcast.gateway.asked import Answer, ApiCall
 from sealcast.gateway.limits import (
@@ -22,6 +22,7 @@ from sealcast.gateway.limits import (
 from sealcast.gateway.mail import LEDGER, RESEALS
 from sealcast.gateway.shapes import BodyShape, Bytes, ListOf, Map, MapOf, Parameter, RowShape, Text, Whole
 from sealcast.trust.heads import CHAIN_BYTES
+from sealcast.trust.invitations import MAX_ANSWER_BYTES, MAX_REQUEST_BYTES
 from sealcast.wire.limits import MAX_ENVELOPE_BYTES, MAX_FRAME_BYTES, MAX_POST_BYTES
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class ApiRoute:
     media_type: str | None = CBOR
     #: Whether anybody may ask, also without a certificate.
     public: bool = False
+    #: What asking costs, in requests of the usual kind.
+    cost: int = 1
     #: What can go wrong beside what always can: 400, 401, 403, 404, 429 and 503.
     refusals: tuple[int, ...] = ()
 
@@ -202,6 +205,13 @@ ENDPOINTS: Final[tuple[ApiRoute, ...]] = (
             "frames": ListOf(RowShape(("offset", "frame"), (_N, Bytes(1, MAX_FRAME_BYTES))), 1, MAX_FRAMES),
         }),
         max_body=LARGE_BODY, gives=Map({"next": _N}), refusals=(422, 507),
+    ),
+    ApiRoute(
+        "POST", "/v1/join", joining.join, "join",
+        "Carries a newcomer's request to whoever can enrol it, and the answer back, both tagged under the code of an"
+        " invitation. The same request sent again is answered as the first time.",
+        body=Map({"request": Bytes(1, MAX_REQUEST_BYTES)}), max_body=MAX_REQUEST_BYTES + 64,
+        gives=Map({"answer": Bytes(1, MAX_ANSWER_BYTES)}), public=True, cost=joining.JOIN_COST,
     ),
     ApiRoute(
         "GET", "/healthz", health.healthz, "healthz", "Whether the process answers.", media_type=JSON, public=True

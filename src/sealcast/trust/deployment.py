@@ -15,7 +15,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from sealcast.trust.admin import authorities, entities, founding, maintenance, overlays, subscriptions, topics
+from sealcast.trust.admin import (
+    authorities,
+    entities,
+    founding,
+    maintenance,
+    newcomers,
+    overlays,
+    subscriptions,
+    topics,
+)
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.admin.topics import BOTH as BOTH
 from sealcast.trust.registry import now_us as now_us
@@ -44,6 +53,7 @@ class Realm(Handle):
     # --- who is here
     enrol = entities.enrol
     enrol_many = entities.enrol_many
+    enrol_public = newcomers.enrol_public
     add_broker = entities.add_broker
     add_center = entities.add_center
     add_discovery_node = entities.add_discovery_node

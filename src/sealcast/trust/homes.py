@@ -30,15 +30,22 @@ _MAX_CHAIN_BYTES: Final = 1 << 16
 def make(directory: Path, mark: RealmMark) -> Layout:
     """A home in a directory that has none yet, for a realm that a gateway serves; made again, it is as it was."""
     paths = Layout(directory.absolute())
-    if paths.mark.exists():
-        known = read_mark(paths)
-        if (known.id, known.root) != (mark.id, mark.root):
-            raise Misuse(f"{paths.root} is the home of another realm ({known.name})", hint="choose another directory")
+    refuse_another(paths, mark.id, mark.root)
     files.make_directory(paths.root)
     if not paths.registry.exists():
         open_store(paths.registry).create(history.claim(mark.id))
     files.replace_file(paths.mark, mark.to_bytes())
     return paths
+
+
+def refuse_another(paths: Layout, id: bytes, root: bytes) -> None:
+    """Misuse when the directory is another realm's, or the realm itself."""
+    if paths.mark.exists():
+        known = read_mark(paths)
+        if (known.id, known.root) != (id, root):
+            raise Misuse(f"{paths.root} is the home of another realm ({known.name})", hint="choose another directory")
+        if known.gateway is None:
+            raise Misuse(f"{paths.root} is the realm itself, and no home", hint="choose another directory")
 
 
 def write_chain(paths: Layout, name: str, chain: Sequence[bytes]) -> None:

@@ -57,9 +57,25 @@ def show(
             context.load_cert_chain(file.name, password=password.reveal().hex())
 
 
-def client_context(identity: Identity, chain: Sequence[bytes], root: bytes) -> ssl.SSLContext:
-    """Of a gateway's client: with its certificate and those that lead to the root. The gateway's must name the host."""
+def pinned_context(root: bytes) -> ssl.SSLContext:
+    """Of a gateway's client that has no certificate yet. The gateway's must name the host."""
     context = bare_context(ssl.PROTOCOL_TLS_CLIENT, root, HTTP)
     context.check_hostname = True
+    return context
+
+
+def unproven_context() -> ssl.SSLContext:
+    """Believes whoever answers: for what proves itself, such as a root whose digest is known. Nothing is sent by it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols([HTTP])
+    return context
+
+
+def client_context(identity: Identity, chain: Sequence[bytes], root: bytes) -> ssl.SSLContext:
+    """`pinned_context`, with the client's certificate and those that lead to the root."""
+    context = pinned_context(root)
     show([context], identity, parse(chain[0]), chain[1:])
     return context

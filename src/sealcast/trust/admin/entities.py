@@ -6,7 +6,7 @@ copy follows. An authority whose copy is behind (it was killed in between) is br
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import ip_address
 
 from sealcast.errors import Misuse
@@ -15,7 +15,7 @@ from sealcast.trust.admin import serving
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.certificates import certificate as certificates
 from sealcast.trust.certificates.authority import LIFETIME_US, Authority, CertificateWanted
-from sealcast.trust.certificates.certificate import Certificate, Trust
+from sealcast.trust.certificates.certificate import Certificate, PublicKeys, Trust
 from sealcast.trust.certificates.lists import Cause
 from sealcast.trust.certificates.revocation import RevocationLog
 from sealcast.trust.certificates.roles import Role
@@ -176,15 +176,27 @@ def enrolments(
     hosts: tuple[str, ...] = (),
 ) -> list[Change]:
     """Keys and certificates for new names, as changes; the keys are in their files when this returns."""
-    catch_up(authority, state)
     rehearsal = Fold(state)
     for name in names:
         # The rules come first: a name they refuse must not become a file name.
         rehearsal.apply(EnrolEntity(name, bytes(KEY_BYTES), bytes(KEY_BYTES), (role,), b"rehearsed"))
-    wanted = [
-        CertificateWanted(i.name, i.public_keys, frozenset({role}), hosts)
-        for i in private_keys(realm.paths, role, names)
-    ]
+    made = {identity.name: identity.public_keys for identity in private_keys(realm.paths, role, names)}
+    return certified(realm, state, authority, made, role, lifetime_us, hosts=hosts)
+
+
+def certified(
+    realm: Handle,
+    state: RealmState,
+    authority: Authority,
+    keys: Mapping[str, PublicKeys],
+    role: Role,
+    lifetime_us: int = LIFETIME_US,
+    *,
+    hosts: tuple[str, ...] = (),
+) -> list[Change]:
+    """Certificates for new names with these keys, wherever they were made, as changes."""
+    catch_up(authority, state)
+    wanted = [CertificateWanted(name, each, frozenset({role}), hosts) for name, each in keys.items()]
     issued = authority.issue_many(wanted, realm.clock(), lifetime_us)
     return [*successors(authority, state), *(enrolment(certificate, role) for certificate in issued)]
 

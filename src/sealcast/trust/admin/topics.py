@@ -14,7 +14,7 @@ from sealcast.model.schema import Schema
 from sealcast.trust.admin import overlays, serving
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.admin.overlays import planted_shape
-from sealcast.trust.keys.issuing import has_center, rotation_due
+from sealcast.trust.keys.issuing import Issuer, has_center, rotation_due
 from sealcast.trust.layout import FIRST_CENTER
 from sealcast.trust.realm.changes import (
     DEFAULT_GROUP_KEYS,
@@ -204,16 +204,18 @@ def grant(
     normal = str(Template.parse(template))
     change = Grant(topic, entity, tuple(rights), not_before_us, until_us, normal)
 
-    def decide(state: RealmState) -> list[Change]:
-        after = apply(state, change)
-        keys = issuer.missing_pair_keys(after, topic, [entity], now)
-        # By name, also if the topic lets it in anyhow: that may change.
-        if state.topic_state(topic).terms.get(entity) == after.topic_state(topic).terms.get(entity):
-            return list(keys)
-        made: list[Change] = [change, *keys, *issuer.renewals(after, topic, now, [entity])]
-        return [*made, *issuer.rekeying(state, apply_all(state, made), entity, now)]
+    return realm.registry.transact(lambda state: granting(issuer, state, change, now))
 
-    return realm.registry.transact(decide)
+
+def granting(issuer: Issuer, state: RealmState, change: Grant, now: int) -> list[Change]:
+    """A right with the keys and tokens that go with it, as changes."""
+    topic, entity, after = change.topic, change.entity, apply(state, change)
+    keys = issuer.missing_pair_keys(after, topic, [entity], now)
+    # By name, also if the topic lets it in anyhow: that may change.
+    if state.topic_state(topic).terms.get(entity) == after.topic_state(topic).terms.get(entity):
+        return list(keys)
+    made: list[Change] = [change, *keys, *issuer.renewals(after, topic, now, [entity])]
+    return [*made, *issuer.rekeying(state, apply_all(state, made), entity, now)]
 
 
 def revoke(realm: Handle, topic: str, entity: str, rights: Iterable[Right] = BOTH) -> RealmState:
