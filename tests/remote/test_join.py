@@ -145,6 +145,8 @@ def test_another_host_gets_nothing(world: World, tmp_path: Path, monkeypatch: py
     with pytest.raises(GatewayRefused, match="does not prove"):
         joining.join(away, code, tmp_path / "home", now_us)
     assert joins(world) == before and homes_in(tmp_path) == []
+    joining.join(world.address, code, tmp_path / "home", now_us)
+    assert joins(world) == before + 1
 
 
 def joins(world: World) -> int:
