@@ -53,7 +53,7 @@ class Stood:
 @pytest.fixture
 def realm(monkeypatch: pytest.MonkeyPatch) -> Stood:
     stood = Stood(founded())
-    monkeypatch.setattr(talk, "open_realm", lambda: stood)
+    monkeypatch.setattr(talk, "open_realm", lambda **_: stood)
     return stood
 
 

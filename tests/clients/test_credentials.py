@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sealcast.clients.realm import side_of
 from sealcast.clients.subscriber import Subscriber
 from sealcast.control import requests as ask
 from sealcast.control.keepalive import KeepAlive
@@ -147,7 +148,8 @@ def test_over_discovery_from_whoever_serves(tmp_path: Path) -> None:
         held = alice.get("quotes", Right.SUBSCRIBE)
         assert held.claims.subject == "alice"
         made = ask.subscribe(alice, "quotes", "price > 3")
-        assert realm.state().subscription(made.id).filter == "price > 3"
+        assert [each.filter for each in side_of(realm, "quotes").listed(realm, "quotes", "alice")] == ["price > 3"]
+        assert made.id in realm.state().topics["quotes"].subscriptions
         ask.unsubscribe(alice.correspondent, "broker", [made.id])
     assert not list(realm.state().subscriptions_of("quotes"))
 

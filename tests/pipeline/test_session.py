@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pyarrow as pa
@@ -204,12 +205,10 @@ def test_the_launcher_runs_what_it_cannot_hand_over(tmp_path: Path) -> None:
 def test_listens_on_loopback_only(spark: SparkSession) -> None:
     process = spark.sparkContext._gateway
     assert process is not None
-    listening = [
-        connection
-        for child in psutil.Process().children(recursive=True)
-        for connection in child.net_connections("inet")
-        if connection.status == psutil.CONN_LISTEN
-    ]
+    listening = list[Any]()
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # a worker that ends meanwhile
+            listening += [each for each in child.net_connections("inet") if each.status == psutil.CONN_LISTEN]
     assert listening and {connection.laddr.ip.removeprefix("::ffff:") for connection in listening} <= {
         "127.0.0.1",
         "::1",

@@ -208,7 +208,21 @@ def test_a_broker_sees_no_attribute_and_the_same_trapdoor_of_a_label_again(realm
     first, second = (set(parse_block(body[: block_size(body)])) for body in (piece.body(0), piece.body(1)))
     assert first & second, "a label that both events have has one trapdoor"
     labels = set(Labeller(SCHEMA).labels({"ward": "Hearts", "pulse": 120}))
-    assert len(first) == len(labels) - len(SCHEMA.attributes), "all labels but the roots, which every event has"
+    assert len(first) == len(labels) - len(SCHEMA.attributes) + 1, (
+        "of the roots, which every event has, the first alone"
+    )
+
+
+def test_a_filter_that_is_always_true_gets_every_event(realm: Realm) -> None:
+    """Also one without any attribute: each has the root that such a filter asks for."""
+    realm.enrol("auditor")
+    realm.subscribe(TOPIC, "auditor", "TRUE")
+    publish(realm, 120)
+    with Publisher(realm, TOPIC, "monitor") as publisher:
+        publisher.publish([Event({}, b"{}")])
+    pump(realm, TOPIC)
+    with Subscriber(realm, TOPIC, "auditor") as reader:
+        assert len(list(reader)) == 2
 
 
 def test_fresh_trapdoors_differ_and_match_the_same(tmp_path: Path) -> None:

@@ -12,11 +12,10 @@ import psycopg
 import pytest
 
 from sealcast.errors import Corrupt, DiskFull, Locked, Misuse, NotFound, SealcastError, Unavailable
-from sealcast.trust import registry as registries
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import EnrolEntity
 from sealcast.trust.registry import Registry
-from sealcast.trust.storage import address, postgres, schema, sqlite
+from sealcast.trust.storage import address, opening, postgres, schema, sqlite
 from tests.cli.shell import sealcast
 from tests.trust.places import FilePlace, Place, ServerPlace
 from tests.trust.postgres import PASSWORD, Server
@@ -132,7 +131,7 @@ def test_a_realm_on_a_server_writes_no_password_down(
     assert not (tmp_path / "market" / "registry.sqlite").exists()
     # The password from the environment's URL, instead of PostgreSQL's own variables.
     monkeypatch.delenv("PGPASSWORD")
-    registries._server.cache_clear()
+    opening._server.cache_clear()
     assert sealcast("entity", "list").code == 1
     monkeypatch.setenv(address.ENVIRONMENT, with_password)
     assert sealcast("entity", "list").code == 0
@@ -286,14 +285,14 @@ def test_a_newer_schema_is_refused_and_a_damaged_one_is_named(place: Place) -> N
         ("x", Corrupt, "cannot be read"),
     ):
         place.run(f"UPDATE {schema.VERSION_TABLE} SET version_num = '{found}'")
-        registries._server.cache_clear()  # connections that were made before go on reading
+        opening._server.cache_clear()  # connections that were made before go on reading
         for use in (Registry(place.address).state, Registry(place.address).migrate, Registry(place.address).revision):
             with pytest.raises(error, match=words):
                 use()
         with pytest.raises(error, match=words):
             registry.apply(ANN)
     place.run(f"DELETE FROM {schema.VERSION_TABLE}")
-    registries._server.cache_clear()
+    opening._server.cache_clear()
     with pytest.raises(Corrupt):
         Registry(place.address).state()
     place.run(f"INSERT INTO {schema.VERSION_TABLE} VALUES ('{schema.NEWEST}')")

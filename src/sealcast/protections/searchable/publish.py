@@ -35,8 +35,8 @@ class SearchableSealer(EventSealer):
         super().__init__(about, epoch, secret)
         self._labeller = Labeller(about.schema)
         self._most = self._labeller.most()
-        # Every event has them, and no filter asks for them.
-        self._roots = frozenset(root(attribute.name) for attribute in about.schema.attributes)
+        # Every event has them, and no filter asks for them; but one that every event matches asks for the first.
+        self._roots = frozenset(root(attribute.name) for attribute in about.schema.attributes[1:])
         self._trapdoor = search.trapdoor if fresh else lru_cache(MAX_TRAPDOORS_KEPT)(search.trapdoor)
 
     def check(self, batch: CheckedBatch) -> Refusals:
