@@ -208,9 +208,7 @@ def test_a_broker_sees_no_attribute_and_the_same_trapdoor_of_a_label_again(realm
     first, second = (set(parse_block(body[: block_size(body)])) for body in (piece.body(0), piece.body(1)))
     assert first & second, "a label that both events have has one trapdoor"
     labels = set(Labeller(SCHEMA).labels({"ward": "Hearts", "pulse": 120}))
-    assert len(first) == len(labels) - len(SCHEMA.attributes) + 1, (
-        "of the roots, which every event has, the first alone"
-    )
+    assert len(first) == len(labels) - len(SCHEMA.attributes) + 1, "of the roots, the first alone"
 
 
 def test_a_filter_that_is_always_true_gets_every_event(realm: Realm) -> None:
