@@ -19,35 +19,11 @@ from contextlib import suppress
 from typing import Final
 
 from sealcast.control.budgets import Budgets
-from sealcast.errors import Unavailable
 from sealcast.gateway.limits import GatewayLimits
 from sealcast.gateway.metrics import GatewayMetrics
 
-_BACKLOG: Final = 2_048
 _ACCEPTS: Final = 128
 _SWEEP_S: Final = 0.25
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 takes a free one."""
-    try:
-        family, kind, protocol, _, at = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        found = socket.socket(family, kind, protocol)
-        try:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind(at)
-            found.listen(_BACKLOG)
-            found.setblocking(False)
-        except BaseException:
-            found.close()
-            raise
-    except OSError as error:
-        raise Unavailable(
-            f"nobody can listen on {host}:{port}: {error.strerror}", hint="name another with --listen HOST:PORT"
-        ) from None
-    return found
 
 
 class GatewayDoors:

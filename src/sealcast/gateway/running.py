@@ -11,12 +11,13 @@ from contextlib import suppress
 from typing import Final, TextIO
 
 from sealcast.errors import CertificateRejected, Misuse, NotFound
-from sealcast.gateway import doors, openapi
+from sealcast.gateway import openapi
 from sealcast.gateway.hub import Hub
 from sealcast.gateway.limits import DEFAULT_LIMITS, GatewayLimits
 from sealcast.gateway.logs import JsonLog
 from sealcast.gateway.serving import GatewayServer
 from sealcast.gateway.tls import server_context
+from sealcast.transports.listening import listen
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.handles import GatewayRealm
 
@@ -47,7 +48,7 @@ class GatewayService:
         own = state.entity(self._identity.name).certificate
         found = realm.trust(state).verify(own, realm.clock(), state.revoked, role=Role.GATEWAY)
         self.hosts, self.name = found.hosts, self._identity.name
-        self._socket = doors.listen(host, port)
+        self._socket = listen(host, port)
         self.port = int(self._socket.getsockname()[1])
         self._context: ssl.SSLContext | None = None
         self._shown = b""

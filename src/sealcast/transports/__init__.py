@@ -5,6 +5,7 @@
     journals    ledgers, reseals and pieces, read from there
     frames      a publisher's lane that ends there, and the queue on disk for when it cannot be reached
     control     control topics, posts
+    listening   the socket of whoever is reached: gateways, peers
 
 Nothing here believes a gateway: whoever reads verifies what the realm's authors, brokers and publishers signed.
 """

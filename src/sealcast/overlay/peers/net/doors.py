@@ -18,14 +18,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from sealcast.errors import Unavailable
 from sealcast.overlay.peers.net.frames import LinkEnded, LinkReason
 from sealcast.overlay.peers.net.limits import LinkLimits
 from sealcast.overlay.peers.net.link import PeerLink
 from sealcast.overlay.peers.net.tls import PeerTrust, TlsIdentity, listening_context, proven
+from sealcast.transports.listening import listen
 from sealcast.trust.keys.peer_addresses import PeerAddress
 
-_BACKLOG: Final = 256
 #: After the operating system refused to accept a connection.
 _PAUSE_S: Final = 0.1
 
@@ -75,21 +74,7 @@ class PeerListener:
 
     def open(self, host: str, port: int) -> int:
         """Listens from now on; the port, which the system chooses for port 0."""
-        try:
-            family, kind, protocol, _, at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            found = socket.socket(family, kind, protocol)
-            try:
-                found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                found.bind(at)
-                found.listen(_BACKLOG)
-                found.setblocking(False)
-            except BaseException:
-                found.close()
-                raise
-        except OSError as error:
-            raise Unavailable(
-                f"nobody can listen on {host}:{port}: {error.strerror}", hint="name another with --listen HOST:PORT"
-            ) from None
+        found = listen(host, port)
         self._socket = found
         self._start(self._accept(found))
         return int(found.getsockname()[1])
