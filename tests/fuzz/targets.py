@@ -30,16 +30,39 @@ from sealcast.filters.parse import parse as parse_filter
 from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.log.entry import Entry
 from sealcast.log.offsets import PinnedOffset
+from sealcast.log.receiving import JoinPost
 from sealcast.model.schema import Attribute, Schema, Type, Value
+from sealcast.mqtt.mail import Mail
+from sealcast.mqtt.messages import Message
+from sealcast.prefilters import catalog as prefilters
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey
 from sealcast.protections.endpoint.key_requests import parse_reply, parse_request
+from sealcast.protections.enveloped.envelope import Envelope
 from sealcast.protections.layered.filters import records as table_records
+from sealcast.transports.receipts import Receipt
 from sealcast.trust.certificates import certificate, lists
+from sealcast.trust.heads import SignedHead
+from sealcast.trust.invitations import InvitationCode, JoinRequest
 from sealcast.trust.realm import changes
 from sealcast.trust.realm.templates import Template
 from sealcast.trust.tokens import claims
-from sealcast.wire import cbor, cose, frame, frames, hops, notifications, peers, posts, sealed, sealed_texts
+from sealcast.wire import (
+    cbor,
+    cose,
+    frame,
+    frames,
+    hops,
+    notifications,
+    peer_pieces,
+    peers,
+    posts,
+    sealed,
+    sealed_texts,
+)
+from sealcast.wire.attribute import EventHeader, SealedAttributeEvent
+from sealcast.wire.attribute_keys import ConnectionRequest, ParameterBytes, PublisherKey, SubscriptionKey
+from sealcast.wire.carried import CarriedEvent
 from sealcast.wire.records import RecordCodec
 from sealcast.wire.searching import SealedFilter, parse_block
 from tests.filters.worlds import columns_of, unpacked
@@ -205,6 +228,21 @@ def _as_sealed_text(data: bytes) -> str:
     return sealed_texts.PREFIX + body
 
 
+def _each(*readers: Callable[[bytes], object]) -> Target:
+    """All of these readers, one after the other: none may hide behind the refusal of another."""
+
+    def read(data: bytes) -> None:
+        for reader in readers:
+            with suppress(SealcastError):
+                reader(data)
+
+    return read
+
+
+def _text(reader: Callable[[str], object]) -> Target:
+    return lambda data: reader(data.decode("utf-8", "replace"))
+
+
 #: Each target, and the files of vectors whose byte strings are good beginnings for it.
 TARGETS: Final[dict[str, tuple[Target, tuple[str, ...]]]] = {
     "cbor": (cbor_pair, ("frames", "tokens", "envelopes")),
@@ -236,6 +274,15 @@ TARGETS: Final[dict[str, tuple[Target, tuple[str, ...]]]] = {
     "entry": (Entry.decode, ()),
     "offset": (lambda data: PinnedOffset.from_json(_json(data), _JOURNAL), ()),
     "table": (lambda data: table_records.parse(data, "here"), ()),
+    "attribute": (_each(EventHeader.parse, SealedAttributeEvent.parse), ("attribute",)),
+    "attribute-keys": (
+        _each(ParameterBytes.parse, PublisherKey.parse, SubscriptionKey.parse, ConnectionRequest.parse),
+        ("attribute",),
+    ),
+    "carried": (_each(CarriedEvent.from_bytes, peer_pieces.parse), ("peers", "frames")),
+    "mqtt": (_each(Message.parse, Mail.parse), ("searchable", "pieces")),
+    "join": (_each(JoinRequest.parse, JoinPost.parse, Receipt.from_bytes), ()),
+    "head": (_each(_text(SignedHead.parse), _text(InvitationCode.parse), Envelope.parse, prefilters.from_bytes), ()),
 }
 
 
