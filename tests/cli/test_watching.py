@@ -41,9 +41,10 @@ def test_the_table_changes_until_it_is_interrupted(delivered: Path) -> None:
 
 def _backlog_is(master: int, number: bytes) -> bool:
     """Reads the terminal until a row of the topic has this backlog."""
-    seen, end = b"", time.monotonic() + WAIT_SECONDS
+    seen, end, waiting = b"", time.monotonic() + WAIT_SECONDS, select.poll()
+    waiting.register(master, select.POLLIN)
     while time.monotonic() < end:
-        if select.select([master], [], [], 1.0)[0]:
+        if waiting.poll(1_000):
             seen += os.read(master, 65_536)
             rows = [line.split() for line in seen.splitlines() if b"quotes" in line]
             if any(row[row.index(b"broker") + 1 :][:1] == [number] for row in rows if b"broker" in row):

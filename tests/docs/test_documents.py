@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sealcast import Realm
-from sealcast.clients.realm import side_of
+from sealcast.wire import sealed_texts
 from tests.docs.paste import ROOT, RUN, SHOWN, as_said, blocks, documents, paste, to_run
 from tests.docs.test_first_steps import README, TUTORIAL
 
@@ -80,12 +80,11 @@ def test_discovery_shows_each_what_it_may_find() -> None:
 
 
 def test_the_key_centers_guide_leaves_the_realm_as_it_says() -> None:
-    realm = Realm(paste(ROOT / "docs" / "trust" / "key-center.md").place / "market")
-    state = realm.state()
+    state = Realm(paste(ROOT / "docs" / "trust" / "key-center.md").place / "market").state()
     about = state.topic("orders")
     assert (about.owner, about.epoch, about.parameters.key_bits) == ("owner", 2, 192)
-    (bobs,) = side_of(realm, "orders").listed(realm, "orders", "bob")
-    assert (bobs.id, bobs.filter) == ("bob-1", "price > 100")
+    bobs = state.subscription("bob-1")
+    assert bobs.subscriber == "bob" and bobs.filter.startswith(sealed_texts.PREFIX), "its text is sealed to brokers"
 
 
 def test_the_overlay_is_drawn_as_the_page_shows_it() -> None:
