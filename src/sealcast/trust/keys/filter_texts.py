@@ -15,6 +15,7 @@ A broker that serves the topic later is handed the filter keys in use by one tha
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
@@ -163,7 +164,7 @@ class FilterTexts(Protocol):
         """The filter's text; CannotOpen when it was not sealed for these keys, or altered."""
 
 
-class _Opening(Unpicklable):
+class _Opening(Unpicklable, ABC):
     """What brokers and owners have in common: they come to the owner key, each in its way."""
 
     def __init__(self) -> None:
@@ -183,8 +184,9 @@ class _Opening(Unpicklable):
         key = _row_key(owner_key, row.salt, place, subscription.id)
         return unpadded(key.open(_NONCE, row.commitment, row.ciphertext))
 
+    @abstractmethod
     def _owner_key(self, state: RealmState, subscription: Subscription, row: SealedText) -> Secret:
-        raise NotImplementedError
+        """The key under which the owner's filters are sealed; CannotOpen where it cannot be had."""
 
 
 class BrokerFilters(_Opening):
