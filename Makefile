@@ -25,10 +25,13 @@ help:
 
 setup: $(READY)
 
-# The stamp makes repeated calls free; it is older than the lock file whenever a dependency changed.
+# The stamp makes repeated calls free; it is older than the lock file whenever a dependency changed. Everything is
+# compiled here, once: where Python may not write its bytecode down, each of the many processes of the tests, and each
+# command, would compile numpy, SQLAlchemy and us again, which takes more than twice as long as the command itself.
 $(READY): pyproject.toml uv.lock $(if $(filter .tools/%,$(UV)),$(UV))
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else "sealcast needs Python 3.11 to 3.13, and $(PYTHON) is %d.%d: make PYTHON=/path/to/python3.13 ..." % v)'
-	@UV_PYTHON_DOWNLOADS=never $(UV) sync --frozen --all-extras --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	@UV_PYTHON_DOWNLOADS=never $(UV) sync --frozen --all-extras --compile-bytecode --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 # By hash, like everything in uv.lock.
@@ -50,6 +53,7 @@ check: lint
 
 test: say-how-long postgres mosquitto $(READY)
 	@$(MAKE) --no-print-directory -j 2 lint $(WARM)
+	@$(BIN)/python -m compileall -q src
 	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # The tests start Spark some eighty times. A small demo first lets Java keep the classes that it loads
