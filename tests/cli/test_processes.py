@@ -77,7 +77,7 @@ def test_help_and_simple_commands_load_nothing_heavy(home: Path) -> None:
         "import sys; from sealcast.cli.main import main\n"
         "try: main(sys.argv[1:])\n"
         "except SystemExit: pass\n"
-        "print('LOADED', *(m for m in ('pyspark', 'numpy', 'pyarrow', 'rich', 'numba') if m in sys.modules))"
+        "print('LOADED', *(m for m in ('pyspark', 'numpy', 'pyarrow', 'lxml', 'rich', 'numba') if m in sys.modules))"
     )
 
     def loaded(*arguments: str) -> str:
@@ -86,6 +86,8 @@ def test_help_and_simple_commands_load_nothing_heavy(home: Path) -> None:
 
     assert loaded("--help") == ""
     assert loaded("pub", "--help") == ""
+    for command in (["entity", "list"], ["topic", "list"], ["topic", "show", "quotes"]):
+        assert loaded(*command, "--realm", str(home)) == "", command
     for command in (["topic", "list"], ["status"], ["run", "--help"], ["run", "--topic", "none"]):
         assert "pyspark" not in loaded(*command)
 

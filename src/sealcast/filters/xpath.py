@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from types import ModuleType
 from typing import Any, Final, NamedTuple
-
-import numpy as np
-from lxml import etree
 
 from sealcast.errors import FilterRejected
 from sealcast.filters.limits import (
@@ -76,6 +74,7 @@ def check_expression(expression: str, at: int) -> str:
     """The expression itself, once it is known to be short, flat and valid, without variables or unknown functions."""
     if len(expression) > MAX_XPATH_LENGTH:
         raise FilterRejected("limit", f"an XPath has at most {MAX_XPATH_LENGTH} characters", at=at)
+    etree = _lxml()
     try:
         # Tried once on a document of one element: that finds unknown functions and prefixes, too.
         compiled_xpaths(expression).run(etree.Element("x"))
@@ -105,6 +104,7 @@ class Document:
         """None for what is too long, not well-formed, or brings a DTD: such a payload makes every XPath unknown."""
         if not 0 < len(payload) <= MAX_XML_BYTES or b"<!DOCTYPE" in payload:
             return None
+        etree = _lxml()
         parser = etree.XMLParser(
             resolve_entities=False, no_network=True, load_dtd=False, dtd_validation=False, huge_tree=False
         )
@@ -135,12 +135,21 @@ class Document:
             return None
         try:
             return bool(compiled_xpaths(expression).run(self._root))
-        except (etree.XPathError, ValueError):
+        except (_lxml().XPathError, ValueError):
             return None
+
+
+def _lxml() -> ModuleType:
+    """libxml2. Every command that knows filters loads this file, and few of them meet an XPath."""
+    from lxml import etree
+
+    return etree
 
 
 def _depth(payload: bytes) -> int:
     """How deep elements are nested, at most."""
+    import numpy as np
+
     given = np.frombuffer(payload, np.uint8)
     opens = np.flatnonzero(given[:-1] == ord("<"))
     after = given[opens + 1]
@@ -166,7 +175,7 @@ def _plan(expression: str) -> _Plan:
     constants = [len(token.encode()) for kind, token in tokens if kind == "constant"]
     return _Plan(
         # regexp=False: the EXSLT regular expressions backtrack.
-        run=etree.XPath(f"boolean({text})", smart_strings=False, regexp=False),
+        run=_lxml().XPath(f"boolean({text})", smart_strings=False, regexp=False),
         exponent=exponent,
         steps=len(words) + sum(token in ("*", ".", "..", "/", "//") for _, token in tokens),
         readers=len(readers) + sum(token in _COMPARISONS for _, token in tokens),

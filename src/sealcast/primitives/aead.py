@@ -31,10 +31,8 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 from itertools import repeat
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-import numpy.typing as npt
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -42,6 +40,14 @@ from sealcast.errors import Bug, CannotOpen, Misuse
 from sealcast.model.event import Position
 from sealcast.primitives.kdf import INNER_PAD, OUTER_PAD
 from sealcast.primitives.secrets import KEY_BYTES, Secret, Unpicklable
+
+# Key files are sealed with this, so every command loads it; numpy, which is for batches, would take a fifth of the time
+# that a short command takes.
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    IntArray = npt.NDArray[np.integer[Any]]
 
 NONCE_BYTES: Final = 12
 TAG_BYTES: Final = 16
@@ -64,8 +70,6 @@ DEFAULT_KEY_BITS: Final = 256
 MAX_SEALS_PER_KEY: Final = 2**32
 
 _LABEL: Final = b"sealcast/1 aead"
-
-IntArray = npt.NDArray[np.integer[Any]]
 
 
 class SealingKey(Unpicklable):
@@ -213,6 +217,8 @@ def nonces(
     slot: int | IntArray = 0,
 ) -> bytes:
     """The nonces of many positions of one partition, in one piece, 12 bytes each."""
+    import numpy as np
+
     wide, narrow = np.asarray(offsets, dtype=np.int64), np.asarray(rows, dtype=np.int64)
     slots = np.asarray(slot, dtype=np.int64)
     if wide.ndim != 1 or wide.shape != narrow.shape or (slots.ndim and slots.shape != wide.shape):
@@ -237,6 +243,8 @@ def nonces(
 def _split_nonces(joined: bytes, count: int) -> list[bytes]:
     if len(joined) != count * NONCE_BYTES:
         raise Misuse(f"{count} nonces have {count * NONCE_BYTES} bytes, not {len(joined)}")
+    import numpy as np
+
     # Five times as fast as slicing; `V` is raw bytes, where `S` would drop trailing zeros.
     split: list[bytes] = np.frombuffer(joined, dtype=f"V{NONCE_BYTES}").tolist()
     return split

@@ -13,9 +13,6 @@ from dataclasses import replace
 
 from sealcast.errors import FilterRejected, Rejected, SchemaRejected
 from sealcast.filters.check import check, fit
-from sealcast.filters.labels import Labeller, label_filter
-from sealcast.filters.labels.grid import joint_bits
-from sealcast.filters.labels.naming import ENDING_MARK
 from sealcast.filters.parse import parse
 from sealcast.filters.visible import refuse_unseen
 from sealcast.model.protection import MAX_FILTER_EPOCHS, OWN_FILTER, Protection
@@ -131,6 +128,11 @@ def _vet_labels(protection: Protection, schema: Schema) -> None:
     """Where keys are for labels: whether the labels of every event of the schema have a place on the wire."""
     if not protection.peers:
         return
+    # Labels load Arrow, and every command loads this file.
+    from sealcast.filters.labels import Labeller
+    from sealcast.filters.labels.grid import joint_bits
+    from sealcast.filters.labels.naming import ENDING_MARK
+
     longest = MAX_TREE_NAME_BYTES - len(ENDING_MARK)
     for name in schema.names:
         if len(name.encode()) > longest:
@@ -164,6 +166,8 @@ def vet_template(topic: str, schema: Schema, text: str) -> Template:
 def _vet_grant(topic: Topic, text: str) -> None:
     template = vet_template(topic.name, topic.schema, text)
     if topic.protection.peers:
+        from sealcast.filters.labels import label_filter
+
         # Keys are for labels: what cannot be one set of them for each attribute cannot be enforced.
         if len(label_filter(template.condition(topic.schema), topic.schema).conjunctions) != 1:
             raise Rejected(f"the tags of {text!r} are no one set of labels for each attribute", hint="use fewer tags")
