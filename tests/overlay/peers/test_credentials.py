@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sealcast.lab.tariq.ideal import ideal_event, split_labels
@@ -74,6 +76,68 @@ def test_where_there_are_too_few_parents_the_peer_is_told() -> None:
     net.run(net.now + 60)
     assert parents(net, "split") == ["root", "root"]
     assert [(each.parent) for each in net.weakened] == ["root"]
+
+
+@pytest.mark.parametrize("seed", range(48))
+def test_two_roots_are_two_parents_whatever_the_dice_say(seed: int) -> None:
+    """Whom a seat asks is random. One of sixteen such peers had both labels below one root, for ever."""
+    net = Simulation(seed, settings=PeerSettings(dissemination=Dissemination.ROUTING), wire=True)
+    for root in ("one", "other"):
+        net.add(root, roots=["a"])
+    for root in ("one", "other"):
+        net.join(root)
+    net.subscriber("split", [{"a": ("01",)}], split=2)
+    net.join("split", ["one", "other"])
+    net.run(60)
+    assert set(parents(net, "split")) == {"one", "other"}
+    assert not net.weakened
+
+
+def test_a_parent_that_comes_later_takes_one_of_two_labels() -> None:
+    net = one_tree({}, settings=ROUTING)
+    join_one(net, "split", "01")
+    net.peers["split"].credentials.subscribe({"a": ("10", "11")})
+    net.join("split", ["root"])
+    net.run(net.now + 200)
+    assert parents(net, "split") == ["root", "root", "root"] and len(net.weakened) == 1
+    join_one(net, "wide", "1")
+    net.run(net.now + 200)
+    assert sorted(map(str, parents(net, "split"))) == ["root", "root", "wide"]
+    assert parents(net, "split")[0] == "root", "another subscription's label stays where it is"
+    assert len(tokens(net, "wide", "split")) == 1
+    asked = net.messages["Search"]
+    net.run(net.now + 500)
+    assert net.messages["Search"] == asked, "nobody searches any more"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_label_that_moves_takes_along_what_is_below_it(seed: int) -> None:
+    """It misses nothing on the way, and makes no circle of itself and what is below it."""
+    net = Simulation(seed, settings=replace(ROUTING, root_children=2), wire=True)
+    for root in ("one", "other"):
+        net.add(root, roots=["a"])
+    net.join("one")
+    net.subscriber("split", [{"a": ("0",)}], split=2)
+    net.join("split", ["one"])
+    net.run(60)
+    assert parents(net, "split") == ["one", "one"] and len(net.weakened) == 1
+    for name, label in {"left": "000", "right": "010", "low": "0001", "deep": "0101"}.items():
+        join_one(net, name, label, contact="one")
+    assert children(net, "split", 0) >= {"left"} and children(net, "split", 1) >= {"right"}, "the root is full"
+    net.add("publisher")
+    net.join("publisher")
+    events = [ideal_event("publisher", n, {"a": format(n % 128, "08b")}) for n in range(400)]
+    for n, event in enumerate(events):
+        net.at(net.now + n * 0.2, lambda event=event: net.publish("publisher", event))
+    net.join("other")
+    net.run(net.now + 200)
+    assert set(parents(net, "split")) == {"one", "other"}
+    assert not net.homeless()
+    net.check_forest()
+    for name in ("split", "left", "right", "low", "deep"):
+        peer = net.peers[name]
+        assert set(peer.delivered) == {event_id(event) for event in events if peer.credentials.wants(event)}
+        assert peer.twice == 0
 
 
 def test_flooding_parents_learn_no_token_so_that_one_may_have_all() -> None:

@@ -4,6 +4,9 @@ Each search is one request at one urgency. A round that ends without a place goe
 step the seat pauses, longer each time and with jitter, and begins again: it never gives up, and never floods. A seat
 that was displaced skips the step that displaces others. So every displacement belongs to one newcomer, and the search
 ends: without this rule peers that do not cover each other displace one another for ever (finding F11).
+
+Where parents route, a seat whose parent routes for another seat of the same subscription keeps that place and goes on
+asking, more and more rarely, until it finds a parent of its own. Peers that could be one may come later.
 """
 
 from __future__ import annotations
@@ -64,15 +67,17 @@ class Searching:
 
     def start(self, seat: Seat, contact: PeerId | None = None) -> None:
         """Begins a search at its first step, at `contact` if one is named."""
+        self._decline_all(seat)
         seat.rounds = 0
         self._begin(seat, contact)
 
     def _begin(self, seat: Seat, contact: PeerId | None = None) -> None:
         core = self._core
         ladder = DISPLACED_LADDER if seat.displaced else LADDER
-        urgency, at_rendezvous = ladder[seat.rounds % len(ladder)]
+        # Who has a place takes none from others for a better one.
+        urgency, at_rendezvous = (Urgency.FREE, True) if seat.rooted else ladder[seat.rounds % len(ladder)]
         # A seat with children begins at a rendezvous: only a root can be sure not to be below it.
-        chosen = contact or self._contact(at_rendezvous or bool(seat.children))
+        chosen = contact or self._contact(seat, at_rendezvous or bool(seat.children))
         if chosen is None:
             self._pause(seat)
             return
@@ -86,12 +91,14 @@ class Searching:
         core.send(chosen, None, None, body)
         core.timers.set(("search", seat.number), core.now + core.settings.search_seconds)
 
-    def _contact(self, rendezvous: bool) -> PeerId | None:
+    def _contact(self, seat: Seat, rendezvous: bool) -> PeerId | None:
+        """Whom to ask: somebody who could be a parent of its own for this seat, if anybody is known."""
         core = self._core
         roots = [each for each in core.rendezvous if not core.conduct.banned(each, core.now)]
         known = [each for each in self._contacts if not core.conduct.banned(each, core.now)]
         choice = roots if rendezvous or not known else known
-        return core.rng.choice(choice) if choice else None
+        apart = [each for each in choice if not self._weak(seat, each)]
+        return core.rng.choice(apart or choice) if choice else None
 
     def _pause(self, seat: Seat) -> None:
         core, settings = self._core, self._core.settings
@@ -107,21 +114,28 @@ class Searching:
         seat.round = None
         seat.rounds += 1
         ladder = DISPLACED_LADDER if seat.displaced else LADDER
-        if seat.rounds % len(ladder):
+        if seat.rooted:
+            self._settle(seat)
+        elif seat.rounds % len(ladder):
             self._begin(seat)
         else:
             core.counts["searches that failed"] += 1
             self._pause(seat)
 
+    def _settle(self, seat: Seat) -> None:
+        """The seat has a place. If its parent routes for another seat of its group, it asks again later."""
+        if self._crowded(seat):
+            self._pause(seat)
+        else:
+            self._core.timers.cancel(("search", seat.number))
+
     def on_timer(self, seat: Seat) -> None:
         """Nothing came in time: an offer to fall back on is taken, or the next round begins."""
         if seat.pending is not None:
             seat.pending = None
-            if seat.parent is not None:
-                return
             self._next(seat)
         elif seat.round is None:
-            if not seat.rooted:
+            if not seat.rooted or self._crowded(seat):
                 self._begin(seat)
         elif not self._fall_back(seat):
             self._next(seat)
@@ -155,6 +169,10 @@ class Searching:
             or (each.pending is not None and each.pending.parent.peer == peer)
             for each in others
         )
+
+    def _crowded(self, seat: Seat) -> bool:
+        """Whether another seat of the same group has the same parent."""
+        return seat.parent is not None and self._weak(seat, seat.parent.peer)
 
     # --- offers ---------------------------------------------------------------------------------
 
@@ -191,7 +209,12 @@ class Searching:
             raise Bug("a seat is offered places while it searches")
         weak = self._weak(seat, acceptor.peer)
         patient = body.root and round.urgency is Urgency.FREE and core.settings.root_patience_seconds > 0
-        if not weak and not patient:
+        # Pulses reach a seat that has a parent, and all that is below it: they do not tell who is not. A root is not.
+        below = seat.parent is not None and bool(seat.children) and not body.root
+        needless = seat.parent is not None and not self._crowded(seat)
+        if below or needless:
+            core.reply(seat, acceptor, Decline(body.search))
+        elif not weak and not patient:
             self._take(seat, acceptor)
         elif len(round.fallback) >= MAX_FALLBACKS:
             core.reply(seat, acceptor, Decline(body.search))
@@ -229,7 +252,7 @@ class Searching:
     def on_swap(self, seat: Seat, leaves: SeatAddress, body: Swap) -> None:
         """A seat that does not cover this one offers its place: it is taken if this one covers that seat."""
         core = self._core
-        if seat.pending is not None or not core.room(seat):
+        if seat.pending is not None or seat.parent is not None or not core.room(seat):
             return
         round, parent = seat.round, SeatAddress(body.parent, body.parent_seat)
         if round is None or round.search != body.search or self._weak(seat, parent.peer):
@@ -273,8 +296,8 @@ class Searching:
         seat.greeted, seat.away = False, pending.away
         seat.fetching.clear()
         seat.to_fetch.clear()
-        core.timers.cancel(("search", seat.number))
         core.timers.cancel(("proof", seat.number))
+        self._settle(seat)
         core.effects.append(Linked(seat.number, pending.parent))
         self.know([pending.parent.peer])
         if pending.takeover is not None:
@@ -298,7 +321,7 @@ class Searching:
         """Who was asked, or was chosen as a parent, is gone or does not agree."""
         waiting = seat.pending is not None or seat.round is not None
         seat.pending = None
-        if waiting and not seat.rooted:
+        if waiting:
             self._next(seat)
 
     def reprove(self, seat: Seat) -> None:
