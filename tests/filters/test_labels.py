@@ -211,6 +211,7 @@ def test_subtrees_of_texts_are_as_few_as_can_be(bounds: list[str], data: st.Data
         ((0, a, data.draw(st.sampled_from((0, 1)))), (0, b, data.draw(st.sampled_from((-1, 0)))))
         for a, b in pairwise(cuts)
     ]
+    intervals += [((0, a, 0), (0, a, 0)) for a in cuts]
     chosen = [i for i in intervals if i[0] <= i[1] and data.draw(st.booleans())]
     nodes = text.cover([text.stretch(i) for i in chosen])
     samples = {a + b for a in (*cuts, "", "p", "ÿ") for b in ("", "\0", "a", "\x7f", "\x80", "\U0010ffff")}

@@ -82,11 +82,20 @@ def _least(found: Digits) -> Digits:
 
 def cover(stretches: Iterable[Stretch]) -> list[Digits]:
     """The fewest subtrees that hold these texts and no others. A subtree that ends in END is one text."""
-    wanted = _joined(stretches)
-    if not wanted:
-        return []
-    full, found = _cover((), wanted)
-    return [()] if full else found
+    joined = _joined(stretches)
+    # Nothing that is wanted touches such a text, so no larger subtree can hold it: the way down to it is spared.
+    alone = {each: text for each in joined if (text := _only_text(each)) is not None}
+    full, found = _cover((), [each for each in joined if each not in alone])
+    return [()] if full else sorted([*found, *((*text, END) for text in alone.values())])
+
+
+def _only_text(stretch: Stretch) -> Digits | None:
+    """The digits of the text, without its end, if a stretch holds one text and nothing else."""
+    low, high = stretch
+    if high is None or high[-1] != END + 1:
+        return None
+    text = high[:-1]
+    return text if _least(text) == low and not _partial(text) else None
 
 
 def _joined(stretches: Iterable[Stretch]) -> list[Stretch]:
