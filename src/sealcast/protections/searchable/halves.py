@@ -27,6 +27,8 @@ class BrokerHalves(Unpicklable):
     def __init__(self, state: RealmState, topic: Topic, secrets: BrokerSecrets) -> None:
         self._state, self._topic = state, topic
         self._keys = cache(lambda epoch: _keys(state, topic, secrets, epoch))
+        #: At one version a half stays what it is, and deriving it costs more than looking an event up.
+        self._made: dict[tuple[int, str], Exponent] = {}
 
     def allowed(self, user: str) -> bool:
         """Whether it may do anything on the topic."""
@@ -35,8 +37,13 @@ class BrokerHalves(Unpicklable):
 
     def of(self, epoch: int, user: str) -> Exponent | None:
         """None for who may do nothing on the topic, and in an epoch whose key the broker was not handed."""
-        keys = self._keys(epoch) if self.allowed(user) else None
-        return None if keys is None else keys.search_half(user)
+        made = self._made.get((epoch, user))
+        if made is None:
+            keys = self._keys(epoch) if self.allowed(user) else None
+            if keys is None:
+                return None
+            made = self._made[epoch, user] = keys.search_half(user)
+        return made
 
 
 def _keys(state: RealmState, topic: Topic, secrets: BrokerSecrets, epoch: int) -> TopicKeys | None:
