@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from sealcast.model.event import Event
 from sealcast.model.schema import Schema
 from sealcast.mqtt.direct import DirectCarrier
 from sealcast.mqtt.matching import MessageMatcher
-from sealcast.prefilters import Keys, Prefilter, keys_of, sized
+from sealcast.prefilters import Prefilter, keys_of, sized
 from sealcast.prefilters.cuckoo import CuckooFilter
 from sealcast.primitives.groups import Exponent
 from sealcast.primitives.halves import MasterKey, broker_half
@@ -49,6 +49,11 @@ QUICK_MORE: Final = (1_000,)
 TAG_BITS: Final = 16
 ROUNDS: Final = 15
 QUICK_ROUNDS: Final = 5
+#: Of the sequential algorithm there are as many rounds as make so many comparisons, but never fewer than these.
+COMPARISONS: Final = 15_000
+FEWEST_ROUNDS: Final = 3
+#: Rounds of a look-up in a pre-filter, which takes microseconds.
+LOOK_UPS: Final = 1_000
 _TOPIC_ID: Final = bytes(16)
 _EPOCH: Final = 1
 _SEED: Final = 1
@@ -71,6 +76,8 @@ OURS: Final = (
 )
 _cells: Final = columns("subscriptions", "cell", "printed", "measured", "unit", "agrees")
 Times = Mapping[tuple[int, str], float]
+#: Cells and their milliseconds, one after the other as they are measured.
+Cells = Iterator[tuple[str, float]]
 #: The cell, what the paper prints if it does, what was measured, and when that agrees.
 _Relation = tuple[str, float | None, float, Callable[[float], bool]]
 
@@ -107,44 +114,38 @@ def topic(number: int) -> bytes:
 def run(quick: bool, told: Told) -> Report:
     rounds, more = (QUICK_ROUNDS, QUICK_MORE) if quick else (ROUNDS, MORE)
     counts, found, world = (*SUBSCRIPTIONS, *more), dict[tuple[int, str], float](), PaperKeys.make()
-    for done, count in enumerate(counts):
-        told(done, len(counts))
-        labels = [world.reader.seal_label(topic(number)) for number in range(count)]
-        # One comparison of 100,000 takes seconds, and they are all alike: one round says enough.
-        compared = rounds if count in SUBSCRIPTIONS else 1
-        for cells in (
-            as_printed(world, labels, compared),
-            inside_broker(count, rounds),
-            searched(world, count, rounds),
-        ):
-            found |= {(count, cell): ms for cell, ms in cells.items()}
-    told(len(counts), len(counts))
+    # A cell takes about as long as there are subscriptions.
+    done, whole = 0, len((*PRINTED, *OURS)) * sum(counts)
+    for count in counts:
+        for part in (as_printed, searched, inside_broker):
+            for cell, ms in part(world, count, rounds):
+                found[count, cell], done = ms, done + count
+                told(done, whole)
     return report(found, counts)
 
 
-def as_printed(world: PaperKeys, labels: Sequence[bytes], rounds: int) -> dict[str, float]:
+def as_printed(world: PaperKeys, count: int, rounds: int) -> Cells:
     """The paper's columns: filters over topics' tags, and the sequential comparison."""
-    half = world.halves[_READER]
+    # To compare with 100,000 takes seconds, and the comparisons are all alike: the quickest of a few says enough.
+    rounds = max(FEWEST_ROUNDS, min(rounds, COMPARISONS // count))
+    half, labels = world.halves[_READER], [world.reader.seal_label(topic(number)) for number in range(count)]
     read = [reference.Label.read(holder(_READER), half, label) for label in labels]
     last, none = (
         reference.Trapdoor.read(world.halves[_PUBLISHER], world.publisher.trapdoor(topic(number)))
-        for number in (len(labels) - 1, len(labels) + 1_000_000)
+        for number in (count - 1, count + 1_000_000)
     )
-    assert reference.a0(read, last) == [len(labels) - 1] and not reference.a0(read, none)
-    tags = keys_of([world.publisher.tag(topic(number)) for number in range(len(labels))])
+    assert reference.a0(read, last) == [count - 1] and not reference.a0(read, none)
+    tags = keys_of([world.publisher.tag(topic(number)) for number in range(count)])
     stranger = keys_of([b"no tag of theirs"])
-    found = {"no pre-filter": _ms(lambda: reference.a0(read, none), rounds)}
-    for name, empty in _filters(len(labels)).items():
-        whole = _filled(empty, tags)
-        found[f"{name}, no match"] = _ms(lambda whole=whole: whole.may_contain(stranger), 100 * rounds)  # type: ignore[misc]
-        found[f"{name}, match"] = _ms(
-            lambda whole=whole: whole.may_contain(tags[-1:]).all() and reference.a0(read, last),  # type: ignore[misc]
-            rounds,
-        )
-    return found
+    yield "no pre-filter", _ms(lambda: reference.a0(read, none), rounds)
+    for name, prefilter in _filters(count).items():
+        prefilter.insert(tags)
+        may_contain = prefilter.may_contain
+        yield f"{name}, no match", _ms(partial(may_contain, stranger), LOOK_UPS)
+        yield f"{name}, match", _ms(lambda ask=may_contain: ask(tags[-1:]).all() and reference.a0(read, last), rounds)  # type: ignore[misc]
 
 
-def searched(world: PaperKeys, count: int, rounds: int) -> dict[str, float]:
+def searched(world: PaperKeys, count: int, rounds: int) -> Cells:
     """What our index takes for a publication with one trapdoor: of no topic, of one seen first, and of one known."""
     index = SearchIndex(_TOPIC_ID, TAG_BITS)
     filters = (world.reader.seal_filter([[[topic(number)]]]) for number in range(count))
@@ -161,11 +162,9 @@ def searched(world: PaperKeys, count: int, rounds: int) -> dict[str, float]:
     none, last = block(count + 1_000_000), block(count - 1)
     first = _ms(lambda: search(last), 1)
     assert search(none) == 0 and search(last) == 1
-    return {
-        "A4, no match": _ms(lambda: search(none), 10 * rounds),
-        "A4, first match": first,
-        "A4, match": _ms(lambda: search(last), 10 * rounds),
-    }
+    yield "A4, no match", _ms(lambda: search(none), 10 * rounds)
+    yield "A4, first match", first
+    yield "A4, match", _ms(lambda: search(last), 10 * rounds)
 
 
 def _filters(count: int) -> dict[str, Prefilter]:
@@ -177,7 +176,7 @@ def _filters(count: int) -> dict[str, Prefilter]:
     }
 
 
-def inside_broker(count: int, rounds: int) -> dict[str, float]:
+def inside_broker(_world: PaperKeys, count: int, rounds: int) -> Cells:
     """From a message's bytes to the users it is for, as the MQTT broker does it, in a realm of its own."""
     schema = Schema.from_json({"attributes": [{"name": "topic", "type": "string", "max_length": 16}]})
     with TemporaryDirectory() as directory:
@@ -193,18 +192,11 @@ def inside_broker(count: int, rounds: int) -> dict[str, float]:
             ((_, last),), ((_, none),) = (
                 carrier.seal(Event({"topic": topic(number).decode()}, b"payload")) for number in (count - 1, 900_000)
             )
-        found = dict[str, float]()
         for name, kind in INSIDE.items():
             matcher = MessageMatcher(BrokerRealm(realm.paths.root), FIRST_BROKER, kind)
             assert matcher.users(_TOPIC, [last, none]) == [{readers[-1]}, frozenset()]
             for case, message in (("no match", none), ("match", last)):
-                found[f"MQTT broker, {name}, {case}"] = _ms(partial(matcher.users, _TOPIC, [message]), 10 * rounds)
-        return found
-
-
-def _filled(empty: Prefilter, tags: Keys) -> Prefilter:
-    empty.insert(tags)
-    return empty
+                yield f"MQTT broker, {name}, {case}", _ms(partial(matcher.users, _TOPIC, [message]), 10 * rounds)
 
 
 def _ms(call: Callable[[], object], rounds: int) -> float:
