@@ -7,10 +7,13 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 #: Below what kernels give to outgoing connections (from 32,768 on Linux): a port from there may be somebody's again by
 #: the time that a server listens, or comes back.
 PORTS = range(20_000, 32_000)
+#: As Linux numbers them: established, and closed by the other side only.
+_HELD = ("01", "08")
 
 
 def free_port() -> int:
@@ -35,3 +38,10 @@ def answers(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def holds(port: int, peer: int) -> bool:
+    """Whether a server on loopback still holds a connection that came from a client's port, whoever closed it there."""
+    ends = (f"0100007F:{port:04X}", f"0100007F:{peer:04X}")
+    lines = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    return any((local, remote) == ends and state in _HELD for _, local, remote, state, *_ in lines)

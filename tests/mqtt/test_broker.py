@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -34,7 +34,7 @@ from sealcast.mqtt.credentials import PasswordChecker
 from sealcast.mqtt.doors import Doors
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import Right
-from tests.mqtt.servers import answers, free_port, until
+from tests.mqtt.servers import answers, free_port, holds, until
 from tests.protections.world import SCHEMA, TOPIC
 
 SYMBOLS = ["A", "B1", "B2", "C"]
@@ -118,8 +118,13 @@ class Reader:
         until(lambda: listening)
 
     def away(self) -> None:
+        """Until the broker knows, if it runs: what it sent a moment later would be gone, at QoS 0."""
+        line, peer = self.client.socket(), None
+        with suppress(OSError):  # it may just be closed, while the client connects again
+            peer = None if line is None else line.getsockname()[1]
         self.client.disconnect()
         self.client.loop_stop()
+        until(lambda: peer is None or not holds(self.port, peer))
 
     def payloads(self, publisher: str = "nyse") -> list[bytes]:
         return [payload for who, payload in self.got if who == publisher]

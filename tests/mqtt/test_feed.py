@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from amqtt.adapters import BufferWriter
+from amqtt.broker import Broker
+from amqtt.contexts import BrokerConfig, ListenerConfig
 
 from sealcast.errors import Unavailable
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.mqtt import feed as module
 from sealcast.mqtt.feed import Feed
+from sealcast.mqtt.handler import ConnectionHandler
+from sealcast.mqtt.live import Live
 from sealcast.mqtt.matching import MessageMatcher, Users
+from sealcast.mqtt.sessions import Listening, Session
 
 
 class Everybody:
@@ -89,3 +96,30 @@ def test_nothing_is_delivered_while_the_registry_cannot_be_asked(
 
     assert asyncio.run(through_an_outage()) == [b"before", b"meanwhile"]
     assert len(said) == 2 and "nothing is delivered" in said[0] and "goes on" in said[1]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_what_comes_while_a_connection_ends_waits_for_the_next(tmp_path: Path, told: bool) -> None:
+    """At QoS 0, too: amqtt writes it to the closed connection and says nothing. So a handler that was not told that its
+    client has gone loses it."""
+
+    async def place() -> int:
+        feed = Feed(EmbeddedLog(tmp_path / "log"), cast(MessageMatcher, Everybody()))
+        running = asyncio.ensure_future(feed.run())
+        await feed.append("t", 0, b"event")
+        session = Session("ann", "phone", True, 0, {"t": Listening(0, 0)})
+        listeners = {"default": ListenerConfig(bind="127.0.0.1:0")}
+        handler = ConnectionHandler(Broker(BrokerConfig(listeners=listeners, plugins={})).plugins_manager)
+        handler.writer = BufferWriter()
+        if told:
+            await handler.handle_connection_closed()
+        delivering = asyncio.ensure_future(Live(session, feed, handler.send, Counter()).run())
+        while not delivering.done() and session.cursor == 0:
+            await asyncio.sleep(0.01)
+        delivering.cancel()
+        running.cancel()
+        await asyncio.gather(delivering, running, return_exceptions=True)
+        feed.close()
+        return session.cursor
+
+    assert asyncio.run(place()) == (0 if told else 1)

@@ -48,6 +48,8 @@ class ConnectionHandler(BrokerProtocolHandler):  # type: ignore[misc]
     hub: MatchingBroker
     live: Live
     delivering: asyncio.Future[None]
+    #: Its client said goodbye, or the connection broke.
+    gone = False
 
     async def _handle_qos0_message_flow(self, message: Any) -> None:
         if message.direction == INCOMING:
@@ -74,11 +76,19 @@ class ConnectionHandler(BrokerProtocolHandler):  # type: ignore[misc]
     async def handle_puback(self, puback: Any) -> None:
         self.live.acknowledged(puback.variable_header.packet_id)
 
+    async def handle_disconnect(self, disconnect: Any) -> None:
+        self.gone = True
+        await super().handle_disconnect(disconnect)
+
     def handle_read_timeout(self) -> None:
         """Nothing was heard for one and a half times as long as the client said: it is gone."""
         self._gone = asyncio.ensure_future(self.handle_connection_closed())
 
     async def send(self, channel: str, data: bytes, qos: int, packet_id: int | None, again: bool) -> None:
+        if self.gone:
+            # amqtt drops what is written to a closed connection and says nothing. The session's place would pass events
+            # at QoS 0 that its client can have when it is back.
+            raise asyncio.CancelledError
         try:
             await self._send_packet(PublishPacket.build(channel, data, packet_id, again, qos, False))
         except ProtocolHandlerError:
