@@ -143,7 +143,8 @@ def _lxml() -> ModuleType:
     """libxml2. Every command that knows filters loads this file, and few of them meet an XPath."""
     from lxml import etree
 
-    return etree
+    loaded: ModuleType = etree
+    return loaded
 
 
 def _depth(payload: bytes) -> int:
