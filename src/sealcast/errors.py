@@ -279,6 +279,7 @@ EXTRA_OF: Final = {
     "paho": "mqtt",
     "py_arkworks_bls12381": "attribute",
     "pymcl": "attribute",
+    "opentelemetry": "telemetry",
 }
 _BRINGS: Final = {
     "spark": "Spark",
@@ -287,6 +288,7 @@ _BRINGS: Final = {
     "mqtt": "the packages for MQTT",
     "attribute": "a library for pairings",
     "gateway": "the packages of the gateway",
+    "telemetry": "the packages of OpenTelemetry",
 }
 
 

@@ -293,8 +293,8 @@ def test_bodies_out_of_bounds_are_not_made() -> None:
 def test_a_predicate_over_readers_travels_behind_the_messages(count: int, readers: str) -> None:
     batch = messages(count)
     plain, body = frame.encode_body(batch), frame.encode_body(batch, readers)
-    assert frame.split_readers(plain) == (plain, "")
-    assert frame.split_readers(body) == (plain, readers)
+    assert frame.bare_body(plain) == (plain, "", b"")
+    assert frame.bare_body(body) == (plain, readers, b"")
     with pytest.raises(FrameRejected):
         frame.decode_body(body, count)
 
@@ -305,6 +305,31 @@ def test_a_predicate_over_readers_travels_behind_the_messages(count: int, reader
 )
 def test_a_third_part_that_is_no_predicate_is_refused(third: bytes) -> None:
     with pytest.raises(FrameRejected):
-        frame.split_readers(b"\x83" + frame.encode_body(THREE)[1:] + third)
+        frame.bare_body(b"\x83" + frame.encode_body(THREE)[1:] + third)
     with pytest.raises(Misuse):
         frame.encode_body(THREE, "x" * 4097)
+
+
+# --- the context of a trace ---------------------------------------------------------------------------------
+
+CONTEXT = bytes(range(1, 26))
+
+
+@pytest.mark.parametrize("count", [1, 2, 100])
+@pytest.mark.parametrize("readers", ["", "name = 'alice'"])
+def test_the_context_of_a_trace_travels_behind_the_messages(count: int, readers: str) -> None:
+    batch = messages(count)
+    plain, body = frame.encode_body(batch), frame.encode_body(batch, readers, CONTEXT)
+    assert frame.bare_body(body) == (plain, readers, CONTEXT)
+    with pytest.raises(FrameRejected):
+        frame.decode_body(body, count)
+
+
+@pytest.mark.parametrize("context", [b"", CONTEXT[:-1], CONTEXT + b"x", bytes(16) + CONTEXT[16:], bytes(25)])
+def test_a_fourth_part_that_is_no_context_is_refused(context: bytes) -> None:
+    fourth = cbor.encode("") + cbor.encode(context)
+    with pytest.raises(FrameRejected):
+        frame.bare_body(b"\x84" + frame.encode_body(THREE)[1:] + fourth)
+    if context:
+        with pytest.raises(Misuse):
+            frame.encode_body(THREE, "", context)

@@ -72,6 +72,7 @@ def admit(ruled: Ruled, gate: Gate) -> Admitted:
         columns=columns,
         payload_start=payload_start,
         readers=opened.readers,
+        traces=tuple(opened.traces),
         rejections=tuple(sorted(rejections, key=lambda r: r.position)),
     )
 

@@ -63,6 +63,8 @@ SUSPENDED: Final = "suspended"
 #: Events refused, by reason; a frame too broken to tell its events counts as one.
 REJECTED: Final = {reason: f"rejected_{reason}" for reason in Reason}
 
+TRACED: Final = "traced"
+
 #: What a step yields and the sink takes: one piece a row, the broker that made it, and the input it accounts for.
 PIECES: Final = pa.schema(
     [
@@ -79,6 +81,8 @@ PIECES: Final = pa.schema(
         # Which subscriptions were suspended: their places in the table of the pinned version, as little-endian int32.
         pa.field("suspensions", pa.binary()),
         pa.field("piece", pa.binary(), nullable=False),
+        # Traced frames and their times (broker/traced.py); NULL where nobody traces. It goes nowhere but to the driver.
+        pa.field(TRACED, pa.string()),
     ]
 )
 
@@ -101,6 +105,7 @@ def piece_row(
     *,
     late: bool = False,
     suspended: Sequence[int] = (),
+    traced: str | None = None,
 ) -> pa.RecordBatch:
     """A piece and its encoding as a row of PIECES."""
     row = {
@@ -114,5 +119,6 @@ def piece_row(
         "slots": slots,
         "suspensions": np.array(suspended, PLACES).tobytes(),
         "piece": data,
+        TRACED: traced,
     }
     return pa.RecordBatch.from_pylist([row], schema=PIECES)

@@ -1,7 +1,7 @@
 """A page of metrics for Prometheus, served while something runs. Whatever is counted, the page is the same.
 
-It is on loopback and shows counts, without the name of a topic or an entity. With a token, it is for those who have it:
-Prometheus sends it as `Authorization: Bearer TOKEN` (docs/adr/0031-metrics-page.md).
+It is on loopback and shows counts, by topic and broker, and never the name of an entity. With a token, it is for those
+who have it: Prometheus sends it as `Authorization: Bearer TOKEN` (docs/adr/0031-metrics-page.md).
 """
 
 from __future__ import annotations

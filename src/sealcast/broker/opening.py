@@ -109,6 +109,8 @@ class Opening:
         self.templates: list[Template] = []
         #: By number of the frame: who may open its events, where its publisher narrowed that.
         self.readers: dict[int, str] = {}
+        #: Contexts of the traces that publishers want these frames to be in.
+        self.traces: list[bytes] = []
         self.messages: list[bytes] = []
         #: The same messages in as few pieces as there are, and how long they are: a number a frame of one.
         self._joined: list[bytes] = []
@@ -153,8 +155,8 @@ class Opening:
                 data[ciphertext:],
                 frames.body_aad(data[commitment - _PROTECTED_BYTES : committed], signed),
             )
-            body, readers = frame.split_readers(body)
-            messages, joined, lengths = _messages(body, count)
+            bare = frame.bare_body(body)
+            messages, joined, lengths = _messages(bare.body, count)
         except (CannotOpen, FrameRejected) as error:
             raise FrameRejected(Reason.SEAL, f"the body does not open: {error.message}") from None
         # (19) the events are exactly those that were signed
@@ -166,8 +168,10 @@ class Opening:
             boot.token, boot.template = token, self._gate.template(token)
         if self._check is not None:
             self._check(boot.template, count)
-        if readers:
-            self.readers[len(self.proofs)] = self._narrowing(readers)
+        if bare.readers:
+            self.readers[len(self.proofs)] = self._narrowing(bare.readers)
+        if bare.trace:
+            self.traces.append(bare.trace)
         self.proofs.append(FrameProof(offset, signed, count, nodes))
         self.templates.append(boot.template)
         self.messages += messages

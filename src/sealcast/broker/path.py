@@ -17,6 +17,7 @@ from sealcast.broker.deliver import deliver
 from sealcast.broker.group import group
 from sealcast.broker.match import match
 from sealcast.broker.tables import SubscriptionTable
+from sealcast.broker.traced import Watch
 from sealcast.filters import bits
 from sealcast.model.stages import Grouped, Received, Ruled
 from sealcast.wire.sealed import SealedPiece
@@ -34,24 +35,31 @@ MAX_DELIVERIES_PER_PIECE: Final = 4_000_000
 
 def handle(ruled: Ruled, at: Context) -> SealedPiece:
     """One batch of one partition, from frames to a sealed piece."""
-    return _finish(_begin(ruled, at), at)
+    return _finish(_begin(ruled, at, Watch()), at)
 
 
-def handle_bounded(ruled: Ruled, at: Context) -> Iterator[tuple[SealedPiece, Sequence[int]]]:
+def handle_bounded(ruled: Ruled, at: Context) -> Iterator[tuple[SealedPiece, Sequence[int], str | None]]:
     """`handle`, in as many pieces as it takes to keep each of them small; with the subscriptions that were suspended
-    for each."""
-    grouped = _begin(ruled, at)
+    for each, and how long its traced frames took (`traced`)."""
+    watch = Watch()
+    grouped = _begin(ruled, at, watch)
     deliveries = int(bits.count(grouped.groups)[grouped.group_of].sum())
     if deliveries > MAX_DELIVERIES_PER_PIECE and ruled.codes.size > 1:
         # Admitted twice, which costs little beside what sealing so many deliveries does.
         for half in _halves(ruled):
             yield from handle_bounded(half, at)
     else:
-        yield _finish(grouped, at), grouped.suspended
+        piece = _finish(grouped, at)
+        watch.passed("seal")
+        yield piece, grouped.suspended, watch.note(grouped.admitted.traces)
 
 
-def _begin(ruled: Ruled, at: Context) -> Grouped:
-    return group(match(admit(ruled, at.gate), at.table), at.table, at.gate.state.slots_of(at.topic.name))
+def _begin(ruled: Ruled, at: Context, watch: Watch) -> Grouped:
+    admitted = admit(ruled, at.gate)
+    watch.passed("admit")
+    grouped = group(match(admitted, at.table), at.table, at.gate.state.slots_of(at.topic.name))
+    watch.passed("match")
+    return grouped
 
 
 def _finish(grouped: Grouped, at: Context) -> SealedPiece:

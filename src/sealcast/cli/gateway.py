@@ -6,11 +6,13 @@ import asyncio
 import sys
 import time
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sealcast.cli import talk
+from sealcast.telemetry.logs import JsonLog
 
 if TYPE_CHECKING:
     from sealcast.gateway.hub import Hub
@@ -27,6 +29,9 @@ def gateway(
         str | None, typer.Option(metavar="NAME", help="Which gateway [default: the one whose keys are here].")
     ] = None,
     prometheus: Annotated[int | None, typer.Option(metavar="PORT", help="Serve metrics on 127.0.0.1:PORT.")] = None,
+    prometheus_token: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Show metrics to those alone who send the token in this file.")
+    ] = None,
     log_requests: Annotated[bool, typer.Option("--log-requests", help="Write a line for every request.")] = False,
 ) -> None:
     """Let publishers and subscribers on other machines in, until Ctrl-C.
@@ -39,12 +44,14 @@ def gateway(
     The log goes to stderr, one JSON document a line. SIGTERM ends it in good order. A renewed certificate is shown
     without a restart (SIGHUP: at once).
     """
+    from sealcast.broker.metrics_page import read_token, serve
     from sealcast.gateway.running import GatewayService
     from sealcast.trust.handles import GatewayRealm
 
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or not 0 <= int(port) < 65_536:
         raise typer.BadParameter(f"{listen!r} is no address: write HOST:PORT", param_hint="--listen")
+    token = read_token(prometheus_token)
     made = GatewayService(
         GatewayRealm(talk.given.realm),
         name,
@@ -53,6 +60,7 @@ def gateway(
         log=sys.stderr,
         log_requests=log_requests,
     )
+    talk.given.log = JsonLog(sys.stderr)  # one log, whoever writes to it
     talk.note(
         f"gateway {made.name!r} answers at {', '.join(made.hosts)} on port {made.port}; Ctrl-C stops in good order"
     )
@@ -61,9 +69,7 @@ def gateway(
 
         def ready(hub: Hub) -> None:
             if prometheus is not None:
-                from sealcast.broker.metrics_page import serve
-
-                served = held.enter_context(serve(hub.metrics.registry, prometheus))
+                served = held.enter_context(serve(hub.metrics.registry, prometheus, token))
                 talk.note(f"metrics on http://127.0.0.1:{served.port}/metrics")
             counts.update(hub=hub)
 

@@ -23,7 +23,7 @@ app = talk.group("Run and show the peers that carry the events of `attribute` to
 SETTLED_S: Final = 2.0
 
 
-@app.command(epilog="Example: sealcast peer run --listen 127.0.0.1:7400")
+@app.command(daemon=True, epilog="Example: sealcast peer run --listen 127.0.0.1:7400")
 def run(
     names: Annotated[
         list[str] | None, typer.Option("--as", metavar="ENTITY", help="Host this entity; can be repeated.")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sealcast.cli import talk
+from sealcast.cli.tracing import TracesTo, traces_to
 from sealcast.errors import SealcastError
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def pub(
         str,
         typer.Option(metavar="FILTER", help="Let only these entities open the events: \"name LIKE 'ward-%'\"."),
     ] = "",
+    traces: TracesTo = None,
 ) -> None:
     """Publish events, one JSON object a line: {"attributes": {...}, "payload": text, "content_type"?}.
 
@@ -90,7 +92,10 @@ def pub(
     if not one and file is None and form is Format.JSONL and sys.stdin.isatty():
         talk.note('a line each {"attributes": {...}, "payload": "text"}; end with Ctrl-D')
     job = _Job(readers, "event" if one else "line" if form in (Format.JSONL, Format.CSV) else "row")
-    with Publisher(talk.open_realm(afar=True), topic, as_=as_, broker=broker) as publisher:
+    with (
+        traces_to(traces) as traced,
+        Publisher(talk.open_realm(afar=True), topic, as_=as_, broker=broker, traces=traced) as publisher,
+    ):
         schema = publisher.realm.state().topic(topic).schema
         total, batches = _one(words or [], payload, schema) if one else _opened(form, file, schema)
         with talk.progress("publishing", total) as bar, job.accounted():

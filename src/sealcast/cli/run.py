@@ -13,6 +13,7 @@ import typer
 
 from sealcast.cli import talk
 from sealcast.cli.maintain import upkeep
+from sealcast.cli.tracing import TracesTo, traces_to
 
 if TYPE_CHECKING:
     from sealcast.errors import SealcastError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 app = talk.Commands()
 
 
-@app.command(epilog="Example: sealcast run --once")
+@app.command(daemon=True, epilog="Example: sealcast run --once")
 def run(
     once: Annotated[bool, typer.Option("--once", help="Handle everything that is waiting, and stop.")] = False,
     topics: Annotated[
@@ -41,6 +42,7 @@ def run(
     prometheus_token: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Show metrics to those alone who send the token in this file.")
     ] = None,
+    traces: TracesTo = None,
 ) -> None:
     """Run the pipeline: admit, match, group, seal, deliver, until Ctrl-C, or with --once until all is done.
 
@@ -70,6 +72,7 @@ def run(
         if prometheus is not None:
             served = held.enter_context(metrics.serve(prometheus, token))
             talk.note(f"metrics on http://127.0.0.1:{served.port}/metrics")
+        traced = held.enter_context(traces_to(traces))
         spark = session(master, short_lived=once, clients=False)
         if node is None:
             held.enter_context(upkeep(talk.open_realm()))
@@ -85,6 +88,7 @@ def run(
             on_batch=shown.batch,
             on_failure=shown.failure,
             node=node,
+            traces=traced,
         )
     shown.end()
     _answer(totals, shown.batches, time.monotonic() - begin)
@@ -116,11 +120,25 @@ class _Shown:
 
     def __init__(self) -> None:
         self.batches = 0
-        self._live = sys.stderr.isatty()
+        self._live = sys.stderr.isatty() and talk.given.log is None
 
     def batch(self, batch: FinishedBatch) -> None:
         self.batches += 1
         counts = batch.counts
+        if talk.given.log is not None:
+            rejected = sum(n for name, n in counts.items() if name.startswith("rejected"))
+            talk.given.log.write(
+                "batch",
+                topic=batch.topic,
+                batch=batch.number,
+                admitted=counts.get("admitted", 0),
+                rejected=rejected,
+                deliveries=counts.get("deliveries", 0),
+                backlog=batch.backlog,
+                version=batch.version,
+                milliseconds=batch.seconds * 1000,
+            )
+            return
         text = (
             f"batch {batch.number}: {counts.get('admitted', 0):,} events, {counts.get('deliveries', 0):,} deliveries, "
             f"{batch.seconds:.2f} s, backlog {batch.backlog:,} frames"
@@ -131,6 +149,11 @@ class _Shown:
             talk.note(text)
 
     def failure(self, topic: str, error: SealcastError, seconds: float) -> None:
+        if talk.given.log is not None:
+            talk.given.log.write(
+                "failure", topic=topic, reason=error.code, message=error.message, retry_seconds=float(seconds)
+            )
+            return
         hint = "" if error.hint is None else f" ({error.hint})"
         talk.note(f"topic {topic!r} failed: {error.message}{hint}; trying again in {seconds:,.0f} s")
 

@@ -27,7 +27,7 @@ TICK_S: Final = 10.0
 TROUBLE_S: Final = 1.0
 
 
-@app.command(epilog="Example: sealcast serve --realm market")
+@app.command(daemon=True, epilog="Example: sealcast serve --realm market")
 def serve(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME...]", help="Which key centers, brokers and discovery nodes.")

@@ -12,6 +12,7 @@ import typer
 
 from sealcast.cli import talk
 from sealcast.cli.times import microseconds, since
+from sealcast.cli.tracing import TracesTo, traces_to
 
 if TYPE_CHECKING:
     from sealcast.clients.subscriber import Subscriber
@@ -77,6 +78,7 @@ def sub(
     skip: Annotated[bool, typer.Option("--skip-unopenable", help="Report what does not open, and go on.")] = False,
     spacing: SpacingOption = None,
     format: FormatOption = None,
+    traces: TracesTo = None,
 ) -> None:
     """Open the events a subscriber gets, one JSON object a line, from its durable cursor on.
 
@@ -108,7 +110,10 @@ def sub(
     warn_of_suspensions(here, topic, as_)
     with (
         side_of(here, topic).key_asker(here, topic, as_) as ask,
-        Subscriber(here, topic, as_, from_=start, until_us=until, unopenable=skipped, ask=ask) as subscriber,
+        traces_to(traces) as traced,
+        Subscriber(
+            here, topic, as_, from_=start, until_us=until, unopenable=skipped, ask=ask, traces=traced
+        ) as subscriber,
     ):
         if subscriber.trouble is not None:
             talk.warn(f"its broker was not told what is wanted: {subscriber.trouble.message}")

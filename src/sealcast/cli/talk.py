@@ -21,6 +21,7 @@ import typer
 from typer.models import CommandFunctionType
 
 from sealcast.errors import HINT, FilterRejected, Misuse, NotFound, SealcastError, Unavailable
+from sealcast.telemetry.logs import JsonLog
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,6 +59,13 @@ _REALM: Final = typer.Option(
 #: The options of a command that works on no realm, and of all others.
 JSON_ONLY: Final = (_option("json", bool, False, typer.Option("--json", help="Print one JSON document on stdout.")),)
 REALM_AND_JSON: Final = (_option("realm", str | None, None, _REALM), *JSON_ONLY)
+#: Of a command that runs for good.
+_LOG_JSON: Final = _option(
+    "log_json",
+    bool,
+    False,
+    typer.Option("--log-json", envvar="SEALCAST_LOG_JSON", help="Write the log to stderr as one JSON document a line."),
+)
 
 
 @dataclass
@@ -66,6 +74,8 @@ class GivenOptions:
 
     realm: str | None = None
     json: bool = False
+    #: Where notes go instead of to a person.
+    log: JsonLog | None = None
 
 
 given: Final = GivenOptions()
@@ -80,18 +90,23 @@ class Commands(typer.Typer):
         super().__init__(help=help, **(SETTINGS | {"no_args_is_help": no_args_is_help}))
         self._shared = shared
 
-    def command(self, name: str | None = None, **settings: Any) -> Callable[[CommandFunctionType], CommandFunctionType]:
+    def command(
+        self, name: str | None = None, *, daemon: bool = False, **settings: Any
+    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
+        """A `daemon` runs for good, and can keep a log."""
         register = super().command(name, **settings)
+        own_shared = (*self._shared, _LOG_JSON) if daemon else self._shared
 
         def add(function: CommandFunctionType) -> CommandFunctionType:
             @wraps(function)
             def run(**values: Any) -> None:
-                shared = {option.name: values.pop(option.name) for option in self._shared}
+                shared = {option.name: values.pop(option.name) for option in own_shared}
                 given.realm, given.json = shared.get("realm"), shared.get("json", False)
+                given.log = JsonLog(sys.stderr) if shared.get("log_json") else None
                 function(**values)
 
             own = signature(function, eval_str=True)
-            run.__signature__ = own.replace(parameters=[*own.parameters.values(), *self._shared])  # type: ignore[attr-defined]
+            run.__signature__ = own.replace(parameters=[*own.parameters.values(), *own_shared])  # type: ignore[attr-defined]
             register(run)
             return function
 
@@ -257,6 +272,9 @@ def console(*, stderr: bool = False) -> Console:
 
 def note(text: str, mark: str = "") -> None:
     """Something beside the result; `mark` stands before it and may be coloured."""
+    if given.log is not None:
+        given.log.write("note", message=safe(text))
+        return
     print(mark + safe(text), file=sys.stderr, flush=True)
 
 
@@ -267,6 +285,9 @@ def note_live(text: str) -> None:
 
 
 def warn(text: str) -> None:
+    if given.log is not None:
+        given.log.write("warning", message=safe(text))
+        return
     note(f" {text}", coloured("warning:", "33", sys.stderr))
 
 
@@ -323,6 +344,9 @@ def refuse(error: SealcastError, *, as_json: bool) -> None:
     """Why it was refused and what to do next. Under --json it is the document; the words still go to stderr."""
     if as_json:
         emit(error.as_json())
+    if given.log is not None:
+        given.log.write("refused", reason=error.code, message=safe(error.message))
+        return
     note(f" {error.message}", coloured("refused:" if error.code != "bug" else "bug:", "31;1", sys.stderr))
     if isinstance(error, FilterRejected) and error.at is not None:
         for text in getattr(error, "__notes__", ()):

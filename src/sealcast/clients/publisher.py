@@ -10,10 +10,11 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sealcast.clients.intake import Given, taken
 from sealcast.clients.intake import admissible as admissible
@@ -34,6 +35,9 @@ from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.machine import RealmState
 from sealcast.wire.records import RecordCodec
+
+if TYPE_CHECKING:
+    from sealcast.telemetry.traces import Traces
 
 #: Large enough to share a signature among many events, small enough not to keep the first one waiting.
 EVENTS_PER_FRAME: Final = 1_000
@@ -77,16 +81,21 @@ class Publisher(Closing):
         *,
         broker: str = FIRST_BROKER,
         max_waiting: int = MAX_WAITING,
+        traces: Traces | None = None,
     ) -> None:
         """At one of the brokers that serve the topic: wherever one publishes, subscribers of all of them get it. On a
         topic with an overlay, at every root broker.
 
         With more than `max_waiting` frames in its partition that the pipeline has not taken yet, publishing is Busy.
+
+        With `traces` (`sealcast.telemetry.traces`), each call of `publish` is a trace that brokers and subscribers may
+        add to.
         """
         self.topic = topic
         self.name = as_
         self._broker = broker
         self._max_waiting = max_waiting
+        self._traces = traces
         self._start(realm if isinstance(realm, EntityRealm) else EntityRealm(realm))
 
     def _start(self, realm: EntityRealm) -> None:
@@ -105,6 +114,8 @@ class Publisher(Closing):
         self._looked = -_LOOK_SECONDS
         #: Of what was published last: events that wait on this machine.
         self._queued = 0
+        #: The context of the trace that is published under now; empty where nobody traces.
+        self._trace = b""
         self._refresh()
 
     def _turn(self) -> threading.Lock:
@@ -113,6 +124,19 @@ class Publisher(Closing):
         if os.getpid() != self._process:
             self._start(self.realm.reopen())
         return self._lock
+
+    @contextmanager
+    def _publishing(self) -> Iterator[None]:
+        """One turn, traced if somebody wants that."""
+        with self._turn():
+            if self._traces is None:
+                yield
+                return
+            try:
+                with self._traces.publishing(self.topic) as self._trace:
+                    yield
+            finally:
+                self._trace = b""
 
     @property
     def partition(self) -> int:
@@ -136,7 +160,7 @@ class Publisher(Closing):
         `readers` is a filter over entities, by `name`: of those whose filters match, only whom it is true of can open
         these events. A protection that cannot narrow that refuses it.
         """
-        with self._turn():
+        with self._publishing():
             return self._append(self._all(events, readers), readers)
 
     def publish_one(self, event: Event) -> Position:
@@ -148,14 +172,14 @@ class Publisher(Closing):
 
     def publish_admissible(self, events: Given, *, readers: str = "") -> Published:
         """Those that the schema admits, durable on return; the others are named, with the reason."""
-        with self._turn():
+        with self._publishing():
             checked, refusals = self._checked(events, readers)
             positions = self._append(checked, readers)
             return Published(positions, refusals, self._queued)
 
     def seal(self, events: Given) -> list[bytes]:
         """The frames that `publish` would append: for somebody who appends them later, once, to `partition`."""
-        with self._turn():
+        with self._publishing():
             lacks = self.realm.state().topic(self.topic).protection.lacks
             if "spark-write" in lacks:
                 raise Misuse(
@@ -168,7 +192,7 @@ class Publisher(Closing):
     def frames_for_brokers(self, events: Given) -> list[tuple[str, bytes]]:
         """The frames that `publish` would append, each with the broker into whose log it belongs: for a carrier that
         brings them there, in this order. They are not in any log yet."""
-        with self._turn():
+        with self._publishing():
             batches = _batches(self._all(events))
             made = [frames for batch in batches for _, frames in self._frames(batch)]
             return [(lane.broker, frame) for frames in made for lane, frame in zip(self._lanes, frames, strict=True)]
@@ -231,6 +255,8 @@ class Publisher(Closing):
         self._check_readers(readers)
         batches, refusals, first = list[CheckedBatch](), list[PublishRefusal](), 0
         for count, batch, refused in taken(schema, events):
+            if self._trace:
+                batch = batch.traced(self._trace)
             unfit = self._way.check(batch)
             if unfit:
                 # The batch has only those rows that the schema admits.
@@ -297,7 +323,12 @@ class Publisher(Closing):
         """Frames for neighbouring events: how many events, and a frame for each lane."""
         for count, messages in self._way.messages(batch):
             now = time.time_ns() // 1000
-            yield count, tuple(lane.sealing.seal_messages(messages[lane.broker], now, readers) for lane in self._lanes)
+            yield (
+                count,
+                tuple(
+                    lane.sealing.seal_messages(messages[lane.broker], now, readers, self._trace) for lane in self._lanes
+                ),
+            )
 
 
 def _at(index: int, error: EventRejected) -> EventRejected:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sealcast.errors import CannotOpen, Misuse, Poisoned, Rejected, SealcastError, Unavailable
 from sealcast.log.closing import Closing
@@ -36,6 +36,9 @@ from sealcast.trust.handles import EntityRealm
 from sealcast.trust.heads import Head, Pin
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState
+
+if TYPE_CHECKING:
+    from sealcast.telemetry.traces import Traces
 
 EVENTS_PER_POLL: Final = 1_000
 #: Misrouted events that are kept until they are reported.
@@ -70,6 +73,7 @@ class Subscriber(Closing, Unpicklable):
         key_memory: int = DEFAULT_KEY_MEMORY,
         ask: Ask | None = None,
         broker: str | None = None,
+        traces: Traces | None = None,
     ) -> None:
         """Starts at the durable cursor, or at `from_` (see `log.mailbox`), which leaves the cursor where it is. Ends
         before what was committed at `until_us` or later. With a `broker` that is not its home it moves there, and goes
@@ -78,13 +82,14 @@ class Subscriber(Closing, Unpicklable):
         An event that does not open stops the reader with CannotOpen, unless `unopenable` takes the report of it. One
         that never will, by its publisher's doing, is passed over in any case. Keys that come with events take at most
         `key_memory` bytes; those that it has let go, it asks for by `ask`, the way to the broker's desk, or looks for
-        in the ledger again.
+        in the ledger again. With `traces` (`sealcast.telemetry.traces`), opening a traced event is a span of its trace.
         """
         self.realm = realm if isinstance(realm, EntityRealm) else EntityRealm(realm)
         self.topic = topic
         self.name = as_
         self._until_us = until_us
         self._unopenable = unopenable
+        self._traces = traces
         side = client_side(self._current().topic(topic).protection)
         self._inbox = side.inbox(Reader(self.realm, topic, as_, broker, ask, key_memory))
         for where, (version, chain) in self._inbox.mail.heads():
@@ -217,7 +222,7 @@ class Subscriber(Closing, Unpicklable):
     def _opened(self, found: Found[Any]) -> OpenedEvent | None:
         """The event, unless it is one that no reader hands out."""
         try:
-            event = self._inbox.open(found)
+            event = self._inbox.open(found) if self._traces is None else self._opened_traced(self._traces, found)
         except Poisoned as error:
             self.dropped.poisoned[error.publisher] += 1
             if self._unopenable is not None:
@@ -228,6 +233,9 @@ class Subscriber(Closing, Unpicklable):
         self.dropped.misrouted += 1
         self._misrouted.append(event)
         return None
+
+    def _opened_traced(self, traces: Traces, found: Found[Any]) -> OpenedEvent:
+        return traces.opened(self.topic, lambda: self._inbox.open(found), lambda event: event.traceparent)
 
     def _is_new(self, found: Found[Any], event: OpenedEvent) -> bool:
         """Whether it was not handed out before. What comes late, for a new filter, may be older than anybody remembers:

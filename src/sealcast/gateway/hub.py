@@ -17,7 +17,6 @@ from sealcast.gateway.feeds import Feeds
 from sealcast.gateway.frames import FrameLogs
 from sealcast.gateway.joining import JoinRelay
 from sealcast.gateway.limits import GatewayLimits
-from sealcast.gateway.logs import JsonLog
 from sealcast.gateway.mail import Readers
 from sealcast.gateway.metrics import GatewayMetrics
 from sealcast.gateway.newest import NewestRegistry
@@ -25,6 +24,7 @@ from sealcast.gateway.problems import Refusal
 from sealcast.gateway.streams import FollowedLedger
 from sealcast.gateway.work import Workers
 from sealcast.log.closing import Closing
+from sealcast.telemetry.logs import JsonLog
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.handles import GatewayRealm
 from sealcast.trust.keys.identity import Identity

@@ -6,15 +6,12 @@ more people than may know who talks to whom.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
-#: (topic, broker, frames that wait)
-Lags = Callable[[], list[tuple[str, str, int]]]
+from sealcast.broker.lag import LagCollector, Lags
+
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60)
 
 
@@ -55,7 +52,7 @@ class GatewayMetrics:
 
     def lags(self, lags: Lags) -> None:
         """Shows how many frames wait for each broker, as it is when somebody looks."""
-        self.registry.register(_Lags(lags))
+        self.registry.register(LagCollector(lags))
 
     def totals(self) -> dict[str, int]:
         """What a command says at its end."""
@@ -69,16 +66,3 @@ class GatewayMetrics:
     def value(self, name: str, **labels: str) -> float:
         """A sample, for tests."""
         return self.registry.get_sample_value(name, labels) or 0.0
-
-
-class _Lags(Collector):
-    def __init__(self, lags: Lags) -> None:
-        self._lags = lags
-
-    def collect(self) -> Iterator[Metric]:
-        family = GaugeMetricFamily(
-            "sealcast_lag_frames", "Frames that no pipeline has taken yet", labels=["topic", "broker"]
-        )
-        for topic, broker, waiting in self._lags():
-            family.add_metric([topic, broker], waiting)
-        yield family

@@ -14,9 +14,9 @@ from sealcast.errors import CertificateRejected, Misuse, NotFound
 from sealcast.gateway import openapi
 from sealcast.gateway.hub import Hub
 from sealcast.gateway.limits import DEFAULT_LIMITS, GatewayLimits
-from sealcast.gateway.logs import JsonLog
 from sealcast.gateway.serving import GatewayServer
 from sealcast.gateway.tls import server_context
+from sealcast.telemetry.logs import JsonLog
 from sealcast.transports.listening import listen
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.handles import GatewayRealm

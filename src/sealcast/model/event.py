@@ -113,3 +113,5 @@ class OpenedEvent:
     #: The start of its publisher under which it has this sequence number. One event has several where it was sent to
     #: several brokers.
     boot: bytes = field(default=b"", repr=False, compare=False)
+    #: The `traceparent` (W3C Trace Context) that it was published under, if its publisher traces.
+    traceparent: str | None = field(default=None, repr=False, compare=False)

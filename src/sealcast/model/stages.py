@@ -75,6 +75,8 @@ class Admitted:
     rejections: tuple[Rejection, ...]
     #: By index into `frames`: predicates over entities (`filters.readers`) by which publishers narrow who opens events.
     readers: Mapping[int, str] = field(default_factory=dict)
+    #: Of the frames that are traced: the contexts of their traces (`wire.traceparent`).
+    traces: tuple[bytes, ...] = ()
 
     def payloads(self) -> list[bytes]:
         """The payload of each event, cut out of its message."""

@@ -92,7 +92,7 @@ class Attempts:
             self._fail(error)
             return
         self._reported = -1
-        self._metrics.started()
+        self._metrics.started(self.names[0].topic)
 
     def look(self) -> list[FinishedBatch]:
         """Batches that have finished since the last look. Notices when the query has failed, and when it works
@@ -147,7 +147,8 @@ class Attempts:
             return []
         reports = [report for report in query.recentProgress if report.batchId > self._reported]
         self._reported = last.batchId
-        return [batch for report in reports if (batch := finished(report)) is not None]
+        brokers = [name.broker for name in self.names]
+        return [batch for report in reports if (batch := finished(report, self.names[0].topic, brokers)) is not None]
 
     def _note_equivocations(self) -> None:
         step = self.names[0].open()
@@ -158,7 +159,7 @@ class Attempts:
 
     def _let_go(self, failed: bool) -> None:
         if self._query is not None:
-            self._metrics.ended(str(self._query.runId), failed)
+            self._metrics.ended(self.names[0].topic, failed)
             self._query = None
 
     def _fail(self, error: SealcastError) -> None:

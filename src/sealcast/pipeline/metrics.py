@@ -3,28 +3,35 @@
 Reports are fetched from Spark (pipeline/attempts.py). A listener would be told of them sooner, but py4j calls listeners
 through a port of this process that obeys whoever connects to it.
 
-Names follow OpenTelemetry's habits (what is counted, its unit, `total`). Nothing is ever labelled by topic, entity or
-subscriber: a metrics page is read by more people than may know who talks to whom.
+Names are stable and follow OpenTelemetry's habits (what is counted, its unit, `total`). Labels are topics, brokers and
+reasons. Nothing is ever labelled by entity or by what an event says: a metrics page is read by more people than may
+know who talks to whom.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter as Counts
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from sealcast.broker.columns import COUNTS, REJECTED
+from sealcast.broker.columns import COUNTS, REJECTED, TRACED
+from sealcast.broker.lag import LagCollector, Lags
 from sealcast.broker.metrics_page import MetricsPage, serve
 from sealcast.primitives.secrets import Secret
 
 #: The name under which a query's counts are observed.
 OBSERVED: Final = "sealcast"
+#: Among them: the counts of each broker, where one query runs several.
+BY_BROKER: Final = "by_broker"
 _HELP: Final = {
     "frames": "Frames taken from the log",
     "admitted": "Events that passed admission",
@@ -49,6 +56,12 @@ class FinishedBatch:
     backlog: int
     #: Of the registry, in force for the batch.
     version: int
+    topic: str = ""
+    #: What each of the query's brokers did.
+    by_broker: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    #: Traced frames of its pieces (broker/traced.py), and when the batch was committed, in nanoseconds since 1970.
+    traced: str = ""
+    ended_ns: int = 0
 
 
 class Metrics:
@@ -57,68 +70,113 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
-        self._counters = {name: counter(f"sealcast_{name}", _HELP[name]) for name in COUNTS}
-        self._rejected = counter("sealcast_rejected_events", "Events refused at admission, by reason", ["reason"])
-        for reason in REJECTED:
-            self._rejected.labels(str(reason))  # a reason that never occurred is 0, not absent
-        self._batches = counter("sealcast_batches", "Micro-batches finished")
-        self._failures = counter("sealcast_failures", "Queries that ended with an error")
-        self._duration = Histogram(
-            "sealcast_batch_duration_seconds", "A micro-batch, whole", buckets=_SECONDS, registry=self.registry
+        place = ["topic", "broker"]
+        self._counters = {name: counter(f"sealcast_{name}", _HELP[name], place) for name in COUNTS}
+        self._rejected = counter(
+            "sealcast_rejected_events", "Events refused at admission, by reason", [*place, "reason"]
         )
-        self._backlog = gauge("sealcast_backlog_frames", "Frames in the log, not yet taken")
+        self._batches = counter("sealcast_batches", "Micro-batches finished", ["topic"])
+        self._failures = counter("sealcast_failures", "Queries that ended with an error", ["topic"])
+        self._duration = Histogram(
+            "sealcast_batch_duration_seconds", "A micro-batch, whole", ["topic"], buckets=_SECONDS,
+            registry=self.registry,
+        )  # fmt: skip
         self._version = gauge("sealcast_registry_version", "Newest version in force")
-        self._last = gauge("sealcast_last_batch_timestamp_seconds", "When a micro-batch last finished")
-        self._running = gauge("sealcast_queries_running", "Streaming queries running")
-        self._backlogs: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self._last = gauge("sealcast_last_batch_timestamp_seconds", "When a micro-batch last finished", ["topic"])
+        self._running = gauge("sealcast_queries_running", "Streaming queries running", ["topic"])
+        self._lags: Lags = list
+        self._newest = 0
+        self.registry.register(LagCollector(lambda: self._lags()))
+
+    def watch(self, lags: Lags) -> None:
+        """Shows from now on how many frames wait, as it is when somebody looks."""
+        self._lags = lags
+
+    def known(self, topic: str, brokers: Iterable[str]) -> None:
+        """What never occurred at these brokers is 0 from now on, not absent."""
+        for broker in brokers:
+            for counter in self._counters.values():
+                counter.labels(topic, broker)
+            for reason in REJECTED:
+                self._rejected.labels(topic, broker, str(reason))
 
     def record(self, batch: FinishedBatch) -> None:
-        for name, counter in self._counters.items():
-            counter.inc(batch.counts.get(name, 0))
-        for reason, name in REJECTED.items():
-            self._rejected.labels(str(reason)).inc(batch.counts.get(name, 0))
-        self._batches.inc()
-        self._duration.observe(batch.seconds)
-        self._version.set(max(batch.version, self.value("sealcast_registry_version")))
-        self._last.set_to_current_time()
-        with self._lock:
-            self._backlogs[batch.query] = batch.backlog
-            self._backlog.set(sum(self._backlogs.values()))
+        for broker, counts in batch.by_broker.items():
+            for name, counter in self._counters.items():
+                counter.labels(batch.topic, broker).inc(counts.get(name, 0))
+            for reason, name in REJECTED.items():
+                self._rejected.labels(batch.topic, broker, str(reason)).inc(counts.get(name, 0))
+        self._batches.labels(batch.topic).inc()
+        self._duration.labels(batch.topic).observe(batch.seconds)
+        self._newest = max(batch.version, self._newest)
+        self._version.set(self._newest)
+        self._last.labels(batch.topic).set_to_current_time()
 
-    def started(self) -> None:
-        self._running.inc()
+    def started(self, topic: str) -> None:
+        self._failures.labels(topic)
+        self._running.labels(topic).inc()
 
-    def ended(self, query: str, failed: bool) -> None:
-        self._running.dec()
-        self._failures.inc(failed)
-        with self._lock:
-            self._backlogs.pop(query, None)
-            self._backlog.set(sum(self._backlogs.values()))
+    def ended(self, topic: str, failed: bool) -> None:
+        self._running.labels(topic).dec()
+        self._failures.labels(topic).inc(failed)
 
     def value(self, name: str, **labels: str) -> float:
-        """A sample, for tests and `status`."""
-        return self.registry.get_sample_value(name, labels) or 0.0
+        """The sum of the samples of that name that have these labels, for tests and `status`."""
+        samples = (sample for metric in self.registry.collect() for sample in metric.samples)
+        return sum(s.value for s in samples if s.name == name and labels.items() <= s.labels.items())
 
     def serve(self, port: int, token: Secret | None = None) -> MetricsPage:
         return serve(self.registry, port, token)
 
 
-def finished(progress: StreamingQueryProgress) -> FinishedBatch | None:
+def finished(progress: StreamingQueryProgress, topic: str, brokers: Sequence[str]) -> FinishedBatch | None:
     """A batch, from Spark's report of it; None where the report is of none."""
     if OBSERVED not in progress.observedMetrics:
         return None
     counted = progress.observedMetrics[OBSERVED].asDict()
+    traced, each = counted.pop(TRACED, None), counted.pop(BY_BROKER, None)
+    counts = {name: int(value or 0) for name, value in counted.items()}
     source = progress.sources[0]
     end = json.loads(source.endOffset)
+    milliseconds = progress.durationMs.get("triggerExecution", 0)
+    begun = datetime.fromisoformat(progress.timestamp)
     return FinishedBatch(
         query=str(progress.runId),
         number=progress.batchId,
-        counts={name: int(value or 0) for name, value in counted.items()},
-        seconds=progress.durationMs.get("triggerExecution", 0) / 1000,
+        counts=counts,
+        seconds=milliseconds / 1000,
         backlog=_backlog(end, source.latestOffset),
         version=end.get("version", 0),  # a hop is pinned to tables, not to the registry
+        topic=topic,
+        by_broker={brokers[0]: counts} if len(brokers) == 1 else _by_broker(each or ""),
+        traced=traced or "",
+        ended_ns=int(begun.timestamp() * 1000 + milliseconds) * 1_000_000,
     )
+
+
+def _by_broker(lines: str) -> dict[str, Counts[str]]:
+    """Sums of what each broker's pieces count, a line of JSON each."""
+    found: dict[str, Counts[str]] = {}
+    for line in lines.splitlines():
+        row = json.loads(line)
+        found.setdefault(row.pop("node"), Counts()).update(row)
+    return found
+
+
+def observed(several: bool, traces: bool) -> list[Column]:
+    """What Spark sums up of the pieces of a batch; by broker, where several run in one query."""
+    names = (*COUNTS, *REJECTED.values())
+    columns = [F.sum(name).alias(name) for name in names]
+    if several:
+        columns.append(_lines(F.to_json(F.struct("node", *names))).alias(BY_BROKER))
+    if traces:
+        columns.append(_lines(F.col(TRACED)).alias(TRACED))
+    return columns
+
+
+def _lines(column: Column) -> Column:
+    """All values that are not NULL, a line each."""
+    return F.array_join(F.collect_list(column), "\n")
 
 
 def _backlog(end: Mapping[str, Any], latest: str | None) -> int:

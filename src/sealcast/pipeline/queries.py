@@ -16,14 +16,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
-from typing import Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sealcast.broker.columns import COUNTS, PIECES, REJECTED, ddl
+from sealcast.broker.columns import PIECES, ddl
 from sealcast.broker.replay import Windows
+from sealcast.broker.traced import read as read_traced
 from sealcast.errors import Bug, SealcastError
 from sealcast.log.closing import Closing
 from sealcast.overlay.relay import Relay
@@ -31,13 +31,16 @@ from sealcast.pipeline import replay
 from sealcast.pipeline.attempts import Attempts
 from sealcast.pipeline.checkpoints import initial_windows
 from sealcast.pipeline.failures import living_jvm
-from sealcast.pipeline.metrics import OBSERVED, FinishedBatch, Metrics
+from sealcast.pipeline.metrics import OBSERVED, FinishedBatch, Metrics, observed
 from sealcast.pipeline.retention import Retainer
 from sealcast.pipeline.session import cores, is_local, use_here
 from sealcast.pipeline.sources import FRAME_LIMITS, RECORD_LIMITS
 from sealcast.protections.frame_steps import FramesStep, kernel
 from sealcast.protections.steps import OpenStep, StepName
 from sealcast.trust.layout import FIRST_BROKER
+
+if TYPE_CHECKING:
+    from sealcast.telemetry.traces import Traces
 
 _POLL_SECONDS: Final = 0.05
 
@@ -60,6 +63,8 @@ class Options(TypedDict, total=False):
     on_failure: Callable[[str, SealcastError, float], None] | None
     #: One broker; all whose keys are here, without.
     node: str | None
+    #: Where spans of traced frames go; nobody notes them, without.
+    traces: Traces | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +104,6 @@ def pieces_of(claims: DataFrame, step: FramesStep, windows: Windows | None, task
     return claims.transform(replay.ruled, step.name, seeds, tasks).mapInArrow(kernel(step.name), ddl(PIECES))
 
 
-def _counts() -> list[Column]:
-    return [F.sum(column).alias(column) for column in (*COUNTS, *REJECTED.values())]
-
-
 def parallelism(spark: SparkSession) -> dict[str, int]:
     master = spark.sparkContext.master or "local"
     return {"tasks": cores(master) if is_local(master) else spark.sparkContext.defaultParallelism}
@@ -137,6 +138,7 @@ class Pipeline(Closing):
         """One more query, whose steps nobody else may run meanwhile. `once` it begins when those before it in the path
         have ended."""
         attempts = Attempts(query.names, query.alone, partial(self._begin, query), self.metrics)
+        self.metrics.known(query.names[0].topic, [name.broker for name in query.names])
         self._attempts.append(attempts)
         self._held.callback(attempts.release)
         if attempts.hold():
@@ -151,7 +153,9 @@ class Pipeline(Closing):
         rows = self._spark.readStream.format("sealcast-input").options(**query.options, **options).load()
         if isinstance(step, FramesStep):
             rows = pieces_of(rows, step, initial_windows(step), int(options["tasks"]))
-        writer = rows.observe(OBSERVED, *_counts()).writeStream.format("sealcast-pieces")
+        traced = self._options.get("traces") is not None
+        counted = rows.observe(OBSERVED, *observed(len(query.names) > 1, traced))
+        writer = counted.writeStream.format("sealcast-pieces")
         writer = writer.options(**query.options, terms=json.dumps(terms)).queryName(query.title(step.realm.id))
         writer = writer.option("checkpointLocation", str(step.checkpoint(query.alone)))
         if self._options.get("once"):
@@ -254,6 +258,8 @@ class Pipeline(Closing):
         for batch in batches:
             self.metrics.record(batch)
             self.totals.update(batch.counts)
+            if batch.traced and (traces := self._options.get("traces")) is not None:
+                _trace(traces, batch)
             if (on_batch := self._options.get("on_batch")) is not None:
                 on_batch(batch)
 
@@ -269,6 +275,17 @@ class Pipeline(Closing):
         for attempts in self._attempts:
             if attempts.failure is not None:
                 raise attempts.failure
+
+
+def _trace(traces: Traces, batch: FinishedBatch) -> None:
+    """Spans of the batch's traced frames: what workers noted, and from then on until it was committed."""
+    from sealcast.telemetry.traces import Stage
+
+    broker = next(iter(batch.by_broker), "")
+    for piece in read_traced(batch.traced):
+        last = piece.stages[-1][2]
+        stages = [*(Stage(*each) for each in piece.stages), Stage("deliver", last, max(last, batch.ended_ns))]
+        traces.handled(batch.topic, broker, piece.contexts, stages)
 
 
 @contextmanager

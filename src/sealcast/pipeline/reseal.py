@@ -265,7 +265,7 @@ def _opened(proof: FrameProof, data: bytes, at: Bench) -> list[bytes]:
     header = received.header
     key = at.gate.frame_key(header.publisher, header.epoch, header.boot)
     body = key.open(received.nonce, received.commitment, received.ciphertext, received.body_aad)
-    messages = frame.decode_body(frame.split_readers(body)[0], header.count)
+    messages = frame.decode_body(frame.bare_body(body).body, header.count)
     if received.signed != proof.signed or merkle.build(merkle.hash_messages(messages)) != proof.nodes:
         raise Corrupt(
             f"frame {proof.offset} is not the one that was delivered", hint="restore the frame log from a copy"

@@ -15,6 +15,7 @@ from typing import Unpack
 
 from pyspark.sql import SparkSession
 
+from sealcast.broker.lag import lags_at
 from sealcast.errors import Misuse, SealcastError
 from sealcast.log.ledger import runs_already
 from sealcast.overlay.relay import Relay, brokers_here
@@ -46,6 +47,8 @@ def start(realm: str | Path | BrokerRealm, topics: Sequence[str] = (), **options
             admitting = dict.fromkeys(query.names[0].broker for query in queries if query.reads_frames)
             pipeline.beside(relay := Relay(opened, list(admitting), topics))
             pipeline.relay = relay
+        places = dict.fromkeys((name.topic, name.broker) for q in queries if q.reads_frames for name in q.names)
+        pipeline.metrics.watch(lags_at(opened, list(places)))
         if not once:
             pipeline.beside(Retainer(opened, [name for query in queries for name in query.names]))
         pipeline.watch()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sealcast.errors import EventRejected
-from sealcast.model.event import DEFAULT_CONTENT_TYPE
+from sealcast.model.event import DEFAULT_CONTENT_TYPE, MAX_CONTENT_TYPE_LENGTH
 from sealcast.model.schema import Schema, Type, Value
+from sealcast.wire import traceparent
 from sealcast.wire.layout import arrow_schema, plain
 from sealcast.wire.records import RecordCodec
 
@@ -63,6 +64,10 @@ class CheckedBatch(ABC):
 
     @abstractmethod
     def without(self, rows: Collection[int]) -> CheckedBatch: ...
+
+    @abstractmethod
+    def traced(self, context: bytes) -> CheckedBatch:
+        """The same events, each with the context of a trace for whoever opens it."""
 
     @abstractmethod
     def records(self, codec: RecordCodec, salts: bytes) -> list[bytes]:
@@ -135,6 +140,11 @@ class CheckedRows(CheckedBatch):
     def without(self, rows: Collection[int]) -> CheckedRows:
         return CheckedRows(self.schema, [event for row, event in enumerate(self._events) if row not in rows])
 
+    def traced(self, context: bytes) -> CheckedRows:
+        kinds = [traceparent.with_context(event.content_type, context) for event in self._events]
+        events = [replace(event, content_type=kind) for event, kind in zip(self._events, kinds, strict=True)]
+        return CheckedRows(self.schema, events)
+
     def records(self, codec: RecordCodec, salts: bytes) -> list[bytes]:
         events = self._events
         kinds = [e.content_type for e in events]
@@ -189,6 +199,15 @@ class CheckedColumns(CheckedBatch):
         mask = pa.array(kept)
         kinds = None if self._kinds is None else self._kinds.filter(mask)
         return CheckedColumns(self.schema, self._columns.filter(mask), self._payloads.filter(mask), kinds)
+
+    def traced(self, context: bytes) -> CheckedColumns:
+        if self._kinds is None:
+            kinds = pa.repeat(pa.scalar(traceparent.with_context(DEFAULT_CONTENT_TYPE, context)), len(self))
+        else:
+            longest = MAX_CONTENT_TYPE_LENGTH - traceparent.PARAMETER_LENGTH
+            marked = pc.binary_join_element_wise(self._kinds, traceparent.parameter(context), "")
+            kinds = pc.if_else(pc.less_equal(pc.binary_length(self._kinds), longest), marked, self._kinds)
+        return CheckedColumns(self.schema, self._columns, self._payloads, kinds)
 
     def records(self, codec: RecordCodec, salts: bytes) -> list[bytes]:
         kinds = DEFAULT_CONTENT_TYPE if self._kinds is None else self._kinds

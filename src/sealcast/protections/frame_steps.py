@@ -320,12 +320,12 @@ class MatchingStep(FramesStep):
     def make(self, pinned: Mapping[str, int], rulings: Rulings) -> Iterator[pa.RecordBatch]:
         at = self.at(pinned["version"], pinned["time"])
         for ruled in frames_of(rulings, self.frames, pinned, room(at.table)):
-            for piece, suspended in handle_bounded(ruled, at):
+            for piece, suspended, traced in handle_bounded(ruled, at):
                 data = sealed.encode(piece)
                 at.sealing.made(piece, data)
                 # A key that is handed out concerns its receiver as much as an event does.
                 slots = slot_bits([*piece.slots.tolist(), *piece.handout_slot.tolist()])
-                yield piece_row(self.name.broker, piece, data, pinned, slots, suspended=suspended)
+                yield piece_row(self.name.broker, piece, data, pinned, slots, suspended=suspended, traced=traced)
 
 
 def kernel(name: StepName) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -60,8 +60,9 @@ class FrameSealer(Unpicklable):
         """The frame of these events: parsed values, absent ones as NULL (`Schema.parse` makes them)."""
         return self.seal_messages(self._codec.encode(values, payloads, content_types), time_us)
 
-    def seal_messages(self, messages: Sequence[bytes], time_us: int, readers: str = "") -> bytes:
-        """The frame of events that are encoded already; with a predicate over who may open them, if there is one."""
+    def seal_messages(self, messages: Sequence[bytes], time_us: int, readers: str = "", trace: bytes = b"") -> bytes:
+        """The frame of events that are encoded already; with a predicate over who may open them, and the context of a
+        trace, if there are any."""
         if os.getpid() != self._process:
             self._begin(os.urandom(frame.BOOT_BYTES))
         header = frame.Header(
@@ -76,7 +77,7 @@ class FrameSealer(Unpicklable):
             root=merkle.root(merkle.build(merkle.hash_messages(messages)), len(messages)),
             token=frame.token_digest(self.token),
         )
-        body = frame.encode_body(messages, readers)
+        body = frame.encode_body(messages, readers, trace)
         # Numbers are spent before anything is sealed under them: a failure further on leaves a gap, never a repeat.
         self._sequence += len(messages)
         signed = frame.encode_signed(header, self._signer.sign(frame.to_be_signed(header)))

@@ -21,7 +21,7 @@ from sealcast.primitives import merkle
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.tokens import gates
-from sealcast.wire import frame
+from sealcast.wire import frame, traceparent
 from sealcast.wire.frame import Header
 from sealcast.wire.records import RecordCodec
 
@@ -70,6 +70,7 @@ def opened_event(
         values, payload, content_type = codec.decode_one(record)
     except Rejected as error:
         raise CannotOpen(f"event {position} is not of its topic's schema: {error.message}") from None
+    content_type, trace = traceparent.split(content_type)
     return OpenedEvent(
         position=position,
         publisher=header.publisher,
@@ -80,6 +81,7 @@ def opened_event(
         payload=payload,
         content_type=content_type,
         boot=header.boot,
+        traceparent=traceparent.text(trace) if trace else None,
     )
 
 

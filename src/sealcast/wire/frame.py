@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from sealcast.errors import FrameRejected, Misuse
 from sealcast.primitives.aead import DEFAULT_KEY_BITS, NONCE_BYTES
 from sealcast.primitives.merkle import HASH_BYTES
-from sealcast.wire import cbor, cose, headers, limits
+from sealcast.wire import cbor, cose, headers, limits, traceparent
 from sealcast.wire.headers import HeaderFormat, SignedHeader
 
 MAGIC: Final = "sealcast-frame"
@@ -48,8 +48,9 @@ TAG_UINT32_LE: Final = 70
 #: A body is an array of two, its first item tagged.
 _BODY: Final = bytes([0x82, 0xD8, TAG_UINT32_LE])
 _ONE: Final = _BODY + b"\x44"
-#: Of three with a predicate over readers behind the messages.
+#: Of three with a predicate over readers behind the messages; of four with the context of a trace behind that.
 _WITH_READERS: Final = b"\x83"
+_WITH_TRACE: Final = b"\x84"
 _MAGIC_BYTES: Final = cbor.encode(MAGIC)
 _SMALLER: Final = "publish in smaller batches"
 
@@ -126,9 +127,9 @@ def body_aad(signed: bytes, commitment: bytes, key_bits: int = DEFAULT_KEY_BITS)
     return cose.enc_structure(cose.encrypt0_protected(commitment, key_bits), signed)
 
 
-def encode_body(messages: Sequence[bytes], readers: str = "") -> bytes:
+def encode_body(messages: Sequence[bytes], readers: str = "", trace: bytes = b"") -> bytes:
     """All messages of a frame in one piece, to be sealed; with a predicate over entities, only whom it is true of may
-    open them."""
+    open them. With the context of a trace (`traceparent`), the broker's work is a part of that trace."""
     if not 0 < len(messages) <= limits.MAX_EVENTS_PER_FRAME:
         raise Misuse(f"a frame holds 1 to {limits.MAX_EVENTS_PER_FRAME} events, not {len(messages)}")
     lengths = np.fromiter(map(len, messages), dtype="<u4", count=len(messages))
@@ -138,6 +139,10 @@ def encode_body(messages: Sequence[bytes], readers: str = "") -> bytes:
         raise Misuse(f"a predicate over readers has at most {limits.MAX_READERS_BYTES} bytes")
     sizes, total = byte_string_head(4 * len(messages)) + lengths.tobytes(), byte_string_head(int(lengths.sum()))
     start, end = (_WITH_READERS + _BODY[1:], cbor.encode(readers)) if readers else (_BODY, b"")
+    if trace:
+        if not traceparent.is_context(trace):
+            raise Misuse(f"the context of a trace has {traceparent.CONTEXT_BYTES} bytes, and no id of zeros")
+        start, end = _WITH_TRACE + _BODY[1:], cbor.encode(readers) + cbor.encode(trace)
     body = b"".join((start, sizes, total, *messages, end))  # written out: the encoder would copy the messages twice
     if len(body) > limits.MAX_BODY_BYTES:
         raise Misuse(f"a frame's body has {len(body)} bytes, {limits.MAX_BODY_BYTES} are allowed", hint=_SMALLER)
@@ -209,15 +214,32 @@ class FrameBody(NamedTuple):
         return [joined[start:end] for start, end in zip([0, *bounds], bounds, strict=False)]
 
 
-def split_readers(body: bytes) -> tuple[bytes, str]:
-    """An opened body as one without a predicate over readers, and the predicate; empty when it has none."""
-    if body[:1] != _WITH_READERS:
-        return body, ""
+class BareBody(NamedTuple):
+    """An opened body as one that has nothing but messages; and what else it had, each empty when it had none."""
+
+    body: bytes
+    #: A predicate over readers.
+    readers: str = ""
+    #: The context of a trace.
+    trace: bytes = b""
+
+
+def bare_body(body: bytes) -> BareBody:
+    """Takes off what stands behind the messages of an opened body."""
+    if body[:1] not in (_WITH_READERS, _WITH_TRACE):
+        return BareBody(body)
     match cbor.decode(body, max_bytes=limits.MAX_BODY_BYTES, max_depth=2, max_items=8, tags=frozenset({TAG_UINT32_LE})):
         case [_, _, str(readers)] if readers and len(readers.encode()) <= limits.MAX_READERS_BYTES:
-            return _BODY[:1] + body[1 : len(body) - len(cbor.encode(readers))], readers
+            return BareBody(_BODY[:1] + body[1 : len(body) - len(cbor.encode(readers))], readers)
+        case [_, _, str(readers), bytes(trace)] if len(
+            readers.encode()
+        ) <= limits.MAX_READERS_BYTES and traceparent.is_context(trace):
+            behind = len(cbor.encode(readers)) + len(cbor.encode(trace))
+            return BareBody(_BODY[:1] + body[1 : len(body) - behind], readers, trace)
         case _:
-            raise cbor.refused("the third part of a body is a predicate over readers, a short text")
+            raise cbor.refused(
+                "the third part of a body is a predicate over readers, a short text, and the fourth a trace's context"
+            )
 
 
 def decode_body(body: bytes, count: int) -> list[bytes]:

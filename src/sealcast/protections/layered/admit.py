@@ -21,6 +21,7 @@ from sealcast.broker.deliver import rejected_by_reason
 from sealcast.broker.frames import frames_of
 from sealcast.broker.gate import Gate, Rulings
 from sealcast.broker.opening import open_frames, refused_events
+from sealcast.broker.traced import Watch
 from sealcast.errors import FrameRejected
 from sealcast.filters.labels import Labeller
 from sealcast.model import Reason
@@ -66,13 +67,19 @@ class AdmitStep(FramesStep):
     def make(self, pinned: Mapping[str, int], rulings: Rulings) -> Iterator[pa.RecordBatch]:
         gate = self.gate(pinned["version"])
         for ruled in frames_of(rulings, self.frames, pinned, MAX_BYTES_PER_PIECE):
-            piece = admit(ruled, gate, self.name.broker)
-            yield piece_row(self.name.broker, piece, hops.encode(piece), pinned, _NOBODYS_MAILBOX)
+            watch, traces = Watch(), list[bytes]()
+            piece = admit(ruled, gate, self.name.broker, traces)
+            watch.passed("admit")
+            data, traced = hops.encode(piece), watch.note(traces)
+            yield piece_row(self.name.broker, piece, data, pinned, _NOBODYS_MAILBOX, traced=traced)
 
 
-def admit(ruled: Ruled, gate: Gate, root: str) -> HopPiece:
-    """The events of frames that passed, addressed to the root broker that admits them."""
+def admit(ruled: Ruled, gate: Gate, root: str, traces: list[bytes] | None = None) -> HopPiece:
+    """The events of frames that passed, addressed to the root broker that admits them. Contexts of traced frames are
+    added to `traces`."""
     received, opened = ruled.received, open_frames(ruled, gate, _check_frame)
+    if traces is not None:
+        traces += opened.traces
     frame_index, row = opened.placed(MESSAGES_PER_EVENT)
     built, refused = PieceBuilder(), dict[int, tuple[Reason, str]]()
     for event, (index, number) in enumerate(zip(frame_index.tolist(), row.tolist(), strict=True)):

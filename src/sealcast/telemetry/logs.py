@@ -1,12 +1,14 @@
-"""The log of a gateway: one JSON document a line, with nothing in it that should not be in a log.
+"""The log of a daemon: one JSON document a line, with nothing in it that should not be in a log.
 
 Only the fields below are written. Of a request it is the route and never the path: an id of a control topic is a
 capability, and a piece's name says where its reader is. Bodies, queries, headers and certificates are never written.
+What stands in a text and looks like a key, a token, a code or such an id is left out (`redacted`).
 """
 
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from datetime import UTC, datetime
@@ -27,8 +29,29 @@ FIELDS: Final[dict[str, type]] = {
     "message": str,
     "version": int,
     "listen": str,
+    "topic": str,
+    "batch": int,
+    "admitted": int,
+    "rejected": int,
+    "deliveries": int,
+    "backlog": int,
+    "retry_seconds": float,
 }
+REDACTED: Final = "[redacted]"
 _MOST: Final = 512
+_SECRETS: Final = re.compile(
+    r"-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|$)"  # PEM
+    r"|(?<![0-9A-Za-z])(?:[0-9a-fA-F]{2}){14,}(?![0-9A-Za-z])"  # hexadecimal: keys, digests, ids of control topics
+    # base64 and the codes of invitations: long, with digits and letters of both cases
+    r"|(?<![0-9A-Za-z+/_=-])(?=[^\s]*[0-9])(?=[^\s]*[a-z])(?=[^\s]*[A-Z])[0-9A-Za-z+/_-]{32,}={0,2}"
+    r"|(?<=[Bb]earer )\S+",
+    re.DOTALL,
+)
+
+
+def redacted(text: str) -> str:
+    """A text without what could be a secret."""
+    return _SECRETS.sub(REDACTED, text[: 8 * _MOST])
 
 
 class JsonLog:
@@ -45,7 +68,7 @@ class JsonLog:
         line: dict[str, object] = {"time": datetime.fromtimestamp(time.time(), UTC).isoformat(), "event": event}
         for name, value in fields.items():
             if name in FIELDS and isinstance(value, FIELDS[name]):
-                line[name] = value[:_MOST] if isinstance(value, str) else value
+                line[name] = redacted(value)[:_MOST] if isinstance(value, str) else value
         if "caller" in line and not NAME.fullmatch(str(line["caller"])):
             del line["caller"]
         text = json.dumps(line, ensure_ascii=True)
