@@ -56,7 +56,7 @@ def pump(
     for partition, first, stop in start.ranges(end):
         records = list(log.partition(partition).read(first, stop))
         ruled = Ruled(received_of(partition, records, start.arrival(end)), codes[partition])
-        ((piece, over),) = handle_bounded(ruled, at)
+        ((piece, over, _),) = handle_bounded(ruled, at)
         suspended.update(over)
         piece = tamper(piece)
         data = sealed.encode(piece)

@@ -196,7 +196,7 @@ def test_a_dense_batch_becomes_several_pieces_that_say_the_same(
     at = day.worker.at(day.realm.registry.version())
     whole = handle(ruled, at)
     monkeypatch.setattr(path, "MAX_DELIVERIES_PER_PIECE", 20)
-    pieces = [piece for piece, _ in path.handle_bounded(ruled, at)]
+    pieces = [piece for piece, *_ in path.handle_bounded(ruled, at)]
     assert len(pieces) > 3
     assert [p.first_offset for p in pieces[1:]] == [p.end_offset for p in pieces[:-1]]
     assert (pieces[0].first_offset, pieces[-1].end_offset) == (whole.first_offset, whole.end_offset)

@@ -18,6 +18,7 @@ from sealcast.broker.context import Context
 from sealcast.broker.gate import bounds_of
 from sealcast.broker.replay import Windows
 from sealcast.broker.rulings import received_of, rule_frames
+from sealcast.broker.traced import Watch
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.catalog import ALGORITHMS, Setting, make
 from sealcast.groupkeys.interface import KeyPlan, Planner
@@ -89,7 +90,7 @@ def frames(crowd: Crowd) -> list[Grouped]:
     found = []
     for offset in range(end):
         received = received_of(0, list(log.partition(0).read(offset, offset + 1)), AS_STAMPED)
-        found.append(path._begin(Ruled(received, codes[0][offset : offset + 1]), at))
+        found.append(path._begin(Ruled(received, codes[0][offset : offset + 1]), at, Watch()))
     log.close()
     return found
 

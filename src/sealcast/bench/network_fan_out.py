@@ -10,9 +10,7 @@ ends when every client has all of its bytes. The ratio is ours by the reference:
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
-import resource
 import ssl
 import statistics
 import tempfile
@@ -20,18 +18,16 @@ import threading
 import time
 from asyncio import sslproto
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
+from sealcast.bench.network_world import GATEWAY, PATIENCE_S, ServerProcess, files_for, gateway
 from sealcast.bench.report import BenchRow
-from sealcast.control.budgets import Allowance
 from sealcast.errors import Unavailable
-from sealcast.gateway.limits import DEFAULT_LIMITS
 from sealcast.gateway.newest import SeenRealm
-from sealcast.gateway.running import GatewayService
 from sealcast.gateway.serving import TLS_BUFFER_BYTES
 from sealcast.gateway.tls import server_context
 from sealcast.log.entry import Entry, PieceRef, slot_bits
@@ -48,33 +44,19 @@ FOLLOWERS: Final = 1_000
 EVENTS: Final = 20
 ROUNDS: Final = 3
 PIECE_BYTES: Final = 1_200
-_TOPIC, _READER, _GATEWAY = "quotes", "reader", "door"
+_TOPIC, _READER = "quotes", "reader"
 _PATH: Final = f"/v1/topics/{_TOPIC}/brokers/broker/mail/follow?from="
-_PATIENCE_S: Final = 300
 _AT_ONCE: Final = 32
 
 
 def rows(followers: int = FOLLOWERS, events: int = EVENTS, rounds: int = ROUNDS) -> Iterator[BenchRow]:
     """Milliseconds of the server's CPU for one event."""
-    with tempfile.TemporaryDirectory(prefix="sealcast-fan-out-") as directory, _files_for(followers):
+    with tempfile.TemporaryDirectory(prefix="sealcast-fan-out-") as directory, files_for(followers):
         world = _World(Path(directory) / "realm")
         ours, reference = asyncio.run(_measure(world, followers, events, rounds))
     yield BenchRow(
         "fan-out", ours, reference, f"bare TLS writes to {followers} connections", ours / reference, "CPU ms/event"
     )
-
-
-@contextmanager
-def _files_for(followers: int) -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = 4 * followers + 512
-    if hard != resource.RLIM_INFINITY and hard < needed:
-        raise Unavailable(f"{needed} files are needed for {followers} followers, and {hard} may be opened")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 class _World:
@@ -86,7 +68,7 @@ class _World:
         self.realm.enrol(_READER)
         self.realm.grant(_TOPIC, _READER)
         self.realm.subscribe(_TOPIC, _READER, "price > 0")
-        self.realm.add_gateway(_GATEWAY, ["localhost"])
+        self.realm.add_gateway(GATEWAY, ["localhost"])
         state = self.realm.state()
         self._slot = state.slot_of(_TOPIC, _READER) or 0
         self._paths, self._about = self.realm.paths.topic(_TOPIC), state.topic(_TOPIC)
@@ -118,28 +100,10 @@ class _World:
 # --- servers, each in a process of its own --------------------------------------------------------------
 
 
-def _gateway(root: str, pipe: Connection) -> None:
-    plenty = Allowance(per_second=100_000, burst=100_000)
-    limits = replace(
-        DEFAULT_LIMITS, caller=plenty, address=plenty, waiting=1 << 20, connections=1 << 16, per_address=1 << 16
-    )
-    made = GatewayService(GatewayRealm(root), limits=limits)
-
-    def obey() -> None:
-        made.started.wait()
-        pipe.send(made.port)
-        while pipe.recv() == "cpu":
-            pipe.send(time.process_time())
-        made.stop()
-
-    threading.Thread(target=obey, daemon=True).start()
-    asyncio.run(made.run())
-
-
 def _bare(root: str, pipe: Connection) -> None:
     realm = GatewayRealm(root)
     state = realm.state()
-    context = server_context(realm.gateway(_GATEWAY), SeenRealm(state, realm.trust(state)), realm.clock())
+    context = server_context(realm.gateway(GATEWAY), SeenRealm(state, realm.trust(state)), realm.clock())
     asyncio.run(_write_to_all(context, pipe))
 
 
@@ -176,32 +140,6 @@ async def _write_to_all(context: ssl.SSLContext, pipe: Connection) -> None:
     server.close()
 
 
-class _Server:
-    """One of them, as its parent sees it."""
-
-    def __init__(self, target: Any, root: Path) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        self._pipe, other = spawn.Pipe()
-        self._process = spawn.Process(target=target, args=(str(root), other), daemon=True)
-        self._process.start()
-        if not self._pipe.poll(_PATIENCE_S):
-            raise Unavailable("the server of the benchmark does not start")
-        self.port: int = self._pipe.recv()
-
-    def cpu(self) -> float:
-        self._pipe.send("cpu")
-        found: float = self._pipe.recv()
-        return found
-
-    def say(self, what: object) -> None:
-        self._pipe.send(what)
-
-    def close(self) -> None:
-        self._pipe.send(None)
-        self._process.join(30)
-        self._process.kill()
-
-
 # --- clients -------------------------------------------------------------------------------------------
 
 
@@ -234,7 +172,7 @@ async def _connect(port: int, context: ssl.SSLContext, request: bytes, count: in
 
 async def _until(followers: list[_Follower], wanted: list[int]) -> None:
     """Until each has as much as it is to have. A sign of life may have come to some of them before."""
-    until = time.monotonic() + _PATIENCE_S
+    until = time.monotonic() + PATIENCE_S
     while any(follower.got < least for follower, least in zip(followers, wanted, strict=True)):
         if time.monotonic() > until:
             raise Unavailable("followers of the benchmark did not get what they follow")
@@ -254,21 +192,21 @@ async def _measure(world: _World, count: int, events: int, rounds: int) -> tuple
     sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
     context, root = world.client_context(), world.realm.paths.root
     world.deliver()
-    with closing(_Server(_gateway, root)) as gateway, closing(_Server(_bare, root)) as bare:
+    with closing(ServerProcess(gateway, root)) as gate, closing(ServerProcess(_bare, root)) as bare:
         request = f"GET {_PATH}{world.ledger.end()} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
-        following = await _connect(gateway.port, context, request, count)
+        following = await _connect(gate.port, context, request, count)
         plain = await _connect(bare.port, context, b"", count)
         before = await _settled(following)
         world.deliver()
         size = await _settled(following) - before
         ours, reference = list[float](), list[float]()
         for _ in range(rounds):
-            spent = gateway.cpu()
+            spent = gate.cpu()
             for _ in range(events):
                 wanted = [follower.got + size for follower in following]
                 world.deliver()
                 await _until(following, wanted)
-            ours.append(gateway.cpu() - spent)
+            ours.append(gate.cpu() - spent)
             spent, data = bare.cpu(), bytes(size)
             for _ in range(events):
                 wanted = [follower.got + size for follower in plain]
