@@ -20,6 +20,7 @@ from tests.remote.world import TOPIC, served
 ROOT = Path(__file__).parents[2]
 #: What is imported under another name than it is installed by, or comes along with another package.
 INSTALLED_BY = {
+    "opentelemetry": "opentelemetry-exporter-otlp-proto-http",
     "google": "protobuf",
     "paho": "paho-mqtt",
     "probables": "pyprobables",

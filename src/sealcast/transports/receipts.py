@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,6 +27,12 @@ MAX_KEPT_BYTES: Final = 16 << 20
 MAX_RECEIPT_ITEMS: Final = 1 << 16
 _SEGMENT_BYTES: Final = 4 << 20
 _TIDY_EVERY: Final = 256
+
+
+@lru_cache(16)
+def _verify_key(gateway: bytes) -> VerifyKey:
+    """Making one checks that it is a key, which costs as much as it does to verify with it."""
+    return VerifyKey(gateway)
 
 
 class LaneName(NamedTuple):
@@ -56,7 +63,7 @@ class Receipt(NamedTuple):
     def is_signed(self) -> bool:
         """Whether that gateway, named by its key, signed it."""
         said = [list(each) for each in self.said]
-        return VerifyKey(self.gateway).verify(LABEL + cbor.encode([*self.lane, said]), self.signature)
+        return _verify_key(self.gateway).verify(LABEL + cbor.encode([*self.lane, said]), self.signature)
 
     def to_bytes(self) -> bytes:
         return cbor.encode([list(self.lane), [list(each) for each in self.said], self.gateway, self.signature])
