@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from sealcast import Publisher, Realm, Subscriber
-from sealcast.control import asking
+from sealcast.control import asking, standings
 from sealcast.control.wallet import Wallet
 from sealcast.errors import Corrupt, SealcastError, Unavailable
 from sealcast.gateway import serving
@@ -24,8 +24,10 @@ from sealcast.gateway.frames import receipt
 from sealcast.gateway.running import GatewayService
 from sealcast.log import piece_reader
 from sealcast.log.annals import TaggedLog
+from sealcast.log.lane_log import LostFrame
 from sealcast.log.mailbox import Mailbox
 from sealcast.log.piece_reader import PieceReader
+from sealcast.primitives.sign import SigningKey, VerifyKey
 from sealcast.transports.journals import RemoteJournal
 from sealcast.transports.problems import GatewayRefused
 from sealcast.transports.receipts import KeptReceipts, Receipt
@@ -298,6 +300,92 @@ def test_frames_that_are_thrown_away_with_a_receipt_convict_the_gateway(world: S
     assert kept.gateway == world.realm.state().entity("gate").verify_key
     with world.realm.frames(TOPIC, read_only=True) as log:
         assert log.partition(position.partition).end() <= position.offset
+
+
+def verified(world: Served, lost: LostFrame) -> tuple[Receipt, str]:
+    """The evidence, as somebody judges it who has nothing but certificates: the gateway's receipt, and what the broker
+    says of the same frame."""
+    kept, state = Receipt.from_bytes(lost.receipt), world.realm.state()
+    assert kept.is_signed and kept.gateway == state.entity("gate").verify_key
+    signed, signature = lost.statement[:-64], lost.statement[-64:]
+    assert VerifyKey(state.entity("broker").verify_key).verify(signed, signature)
+    realm, topic, broker, partition, _, said = cbor.decode(signed.removeprefix(b"sealcast/1 frame standing\0"))
+    assert (realm, topic, broker, partition) == kept.lane
+    (standing,) = [row[2] for row in said if (row[0], row[1]) in kept.said and row[0] == lost.offset]
+    return kept, standing
+
+
+def test_a_publisher_finds_out_what_was_acknowledged_and_dropped(world: Served, liar: Liar) -> None:
+    """By the gateway's own word all is well. The broker's word it carries, and cannot make."""
+    with Publisher(world.client("xetra"), TOPIC, "xetra") as publisher:
+        (kept,) = publisher.publish(events(11))
+        found = publisher.confirm()
+        assert (found.committed, found.waiting, found.lost) == (0, 1, [])
+        liar.lie = dropping(signed=True)
+        (dropped,) = publisher.publish(events(12))
+        (away,) = publisher.publish(events(13))
+        liar.lie = the_truth
+        world.pump()
+        found = publisher.confirm()
+        assert found.committed == 1 and found.waiting == 0
+        assert [(frame.offset, frame.standing) for frame in found.lost] == [(1_000, "missing")] * 2
+        assert all(verified(world, frame)[1] == "missing" for frame in found.lost)
+        # What is settled is not asked for again; what was lost stays lost.
+        again = publisher.confirm()
+        assert again.committed == 0 and len(again.lost) == 2
+    assert kept.offset < 1_000 == dropped.offset == away.offset
+
+
+def test_another_frame_in_the_place_of_ones_own_is_no_proof(world: Served, liar: Liar) -> None:
+    """It drops a frame and signs for the place where somebody else's stands."""
+
+    def elsewhere(at: int) -> Any:
+        honest = dropping(signed=True)
+
+        async def lie(request: Request) -> Any:
+            if request.last != "frames" or request.method != "POST":
+                return await honest(request)
+            body, hub = cbor.decode(request.body), request.hub
+            said: list[list[object]] = [[at, hashlib.sha256(frame).digest()] for frame in body["frames"]]
+            about = hub.newest.seen.state.topic(TOPIC)
+            signed = hub.identity.signer.sign(receipt(hub.realm.id, about.id, "broker", body["partition"], said))
+            return {"offsets": [at], "receipt": signed}
+
+        return lie
+
+    with Publisher(world.client("nyse"), TOPIC, "nyse") as other:
+        (taken,) = other.publish(events(14))
+    world.pump()
+    with Publisher(world.client("nyse"), TOPIC, "nyse") as publisher:
+        liar.lie = elsewhere(taken.offset)
+        publisher.publish(events(15))
+        liar.lie = the_truth
+        (lost,) = publisher.confirm().lost
+        assert verified(world, lost)[1] == "other"
+
+
+def test_a_gateway_cannot_answer_for_the_broker(world: Served, liar: Liar, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may withhold the question, and then nobody is told that frames are safe."""
+    with Publisher(world.client("bob"), TOPIC, "bob") as publisher:
+        liar.lie = dropping(signed=True)
+        publisher.publish(events(16))
+
+        async def withholding(request: Request) -> Any:
+            return 404 if request.path.startswith("/v1/control/") else None
+
+        liar.lie = withholding
+        with pytest.raises(SealcastError):
+            publisher.confirm()
+        # The same question, answered by somebody who has another key than the broker's.
+        liar.lie = the_truth
+        honest = SigningKey.sign
+        forger = SigningKey.generate()
+        label = b"sealcast/1 frame standing"
+        monkeypatch.setattr(SigningKey, "sign", lambda self, m: honest(forger if m.startswith(label) else self, m))
+        with pytest.raises(Corrupt, match="does not sign for what it says"):
+            publisher.confirm()
+        monkeypatch.setattr(standings.VerifyKey, "verify", lambda self, message, signature: True)
+        assert len(publisher.confirm().lost) == 1, "where the signature is not looked at, anybody's word counts"
 
 
 # --- the registry -------------------------------------------------------------------------------------

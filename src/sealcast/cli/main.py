@@ -69,6 +69,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
         "status": Command("status:app", "show topics, subscriptions, lag and rejections"),
         "rejected": Command("rejected:app", "list what was refused at admission"),
         "check": Command("check:app", "prove from the ledger that nothing was lost, doubled or reordered"),
+        "confirm": Command("confirm:app", "ask brokers whether acknowledged frames are in their ledgers"),
         "audit": Command("audit:app", "show who could read and publish what, when and why"),
         "why": Command("why:app", "explain why an event did or did not reach a subscriber"),
         "explain": Command("explain:app", "show who can learn what under a topic's protection"),

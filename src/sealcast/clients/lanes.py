@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sealcast.errors import Bug
 from sealcast.log.forwarded import partition_of as partition_of
-from sealcast.log.lane_log import LaneLog, LocalLaneLog
+from sealcast.log.lane_log import AskStanding, Confirmation, LaneLog, LocalLaneLog
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.frames import FrameSealer
 from sealcast.trust.handles import EntityRealm
@@ -57,6 +57,10 @@ class Lane(Unpicklable):
     def flush(self) -> int:
         """Sends what waits on this machine, if it can be sent now; how many frames still do."""
         return self._log.flush()
+
+    def confirm(self, standing: AskStanding) -> Confirmation:
+        """What became of frames that a gateway acknowledged."""
+        return self._log.confirm(standing)
 
     def newest(self, most: int, most_bytes: int) -> list[bytes]:
         """The last frames in its partition, at most so many, the oldest first."""

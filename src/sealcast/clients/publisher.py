@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,10 +21,12 @@ from sealcast.clients.intake import Given, taken
 from sealcast.clients.intake import admissible as admissible
 from sealcast.clients.lanes import Lane
 from sealcast.clients.lanes import partition_of as partition_of
+from sealcast.control.standings import ask_standing
 from sealcast.control.wallet import Held, Wallet
 from sealcast.errors import Busy, EventRejected, Misuse, Queued
 from sealcast.filters.readers import predicate
 from sealcast.log.closing import Closing
+from sealcast.log.lane_log import Confirmation
 from sealcast.model.bounded import bounded
 from sealcast.model.event import Event, Position, Positions
 from sealcast.model.schema import Schema
@@ -34,6 +37,7 @@ from sealcast.trust.handles import EntityRealm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.machine import RealmState
+from sealcast.trust.tokens import gates
 from sealcast.wire.records import RecordCodec
 
 if TYPE_CHECKING:
@@ -201,6 +205,26 @@ class Publisher(Closing):
         """Sends what waits on this machine, if the gateway can be reached; how many frames still wait."""
         with self._turn():
             return sum(lane.flush() for lane in self._lanes)
+
+    def confirm(self) -> Confirmation:
+        """Asks the brokers what became of the frames that a gateway acknowledged, as far as that was not confirmed
+        before: found in the signed ledger, waiting for the pipeline, or lost. What was lost comes with the evidence:
+        the gateway's receipt and the broker's word, both signed. Publish it again, by another gateway.
+
+        Nothing stands between a publisher and a log on its own machine, so that there is nothing to ask about.
+        """
+        with self._turn():
+            found = Confirmation()
+            for lane in self._lanes:
+                found.add(lane.confirm(partial(self._standing, lane.broker)))
+            return found
+
+    def _standing(self, broker: str, partition: int, frames: Sequence[tuple[int, bytes]]) -> tuple[list[str], bytes]:
+        state, ask = self.realm.state(), self._wallet.correspondent.ask_broker
+        place = (self.realm.id, state.topic(self.topic).id, broker)
+        key = gates.verify_key_of(state, broker)
+        said = ask_standing(partial(ask, broker), place, self.topic, partition, frames, key)
+        return [str(each.standing) for each in said.told], said.evidence
 
     def close(self) -> None:
         self._wallet.close()

@@ -5,6 +5,7 @@
     desk/unsubscribe   [[id, ...]]                     -> desk/done      [version]
     desk/topics        [after a name, or ""], by a broker
                                                        -> desk/topics    [[[name, id, center, epoch], ...], more]
+    desk/frames        what became of one's frames (`standings`)
 
 Who asks was proven by the envelope; whether it may is proven by its token, at the same gate that frames pass. A request
 with a bad token, or with none, gets an error back with the reason, and nothing has changed. A filter is parsed, typed
@@ -28,6 +29,7 @@ from sealcast.control.discovery.restrictions import EVERYONE, Restrictions
 from sealcast.control.envelopes import ProvenMessage
 from sealcast.control.service import Answer, Service
 from sealcast.control.serving import AtHand, listening, settle
+from sealcast.control.standings import AskFrames, FrameStandings
 from sealcast.errors import CannotOpen, FrameRejected, ReasonedRejection
 from sealcast.model.protection import MAX_FILTER_EPOCHS, MAX_SEALED_FILTER_CHARACTERS
 from sealcast.model.subscription import Subscription
@@ -308,7 +310,8 @@ class Desk(Unpicklable):
 
     def __init__(self, realm: OpenRealm, broker: BrokerSecrets, more: More | None = None) -> None:
         """The broker states what its desk takes in, and seals filters."""
-        self._realm, self._broker, self._more = realm, broker, dict(more or {})
+        self._realm, self._broker = realm, broker
+        self._more = {AskFrames.KIND: FrameStandings(realm, broker).answer, **(more or {})}
         self._tokens = VerifiedTokens()
 
     @property

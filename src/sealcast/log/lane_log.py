@@ -6,14 +6,47 @@ a gateway                 `transports.frames`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sealcast.log.closing import Closing
 from sealcast.log.forwarded import BrokerTopic
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.outbox import OutboxTopic
+
+
+class LostFrame(NamedTuple):
+    """A frame that was acknowledged, and is not there."""
+
+    partition: int
+    offset: int
+    #: `other` or `missing` (control/standings.py).
+    standing: str
+    #: The signed receipt of whoever acknowledged it, and the broker's signed word.
+    receipt: bytes
+    statement: bytes
+
+
+@dataclass(slots=True)
+class Confirmation:
+    """What became of acknowledged frames."""
+
+    #: Accounted for by a record of the signed ledger.
+    committed: int = 0
+    #: In the log, and not taken yet: ask again.
+    waiting: int = 0
+    lost: list[LostFrame] = field(default_factory=list)
+
+    def add(self, other: Confirmation) -> None:
+        self.committed += other.committed
+        self.waiting += other.waiting
+        self.lost += other.lost
+
+
+#: Asks for frames of a partition, by offset and digest: the standing of each in a word, and the signed statement.
+AskStanding = Callable[[int, Sequence[tuple[int, bytes]]], tuple[list[str], bytes]]
 
 
 class LaneLog(Protocol):
@@ -34,6 +67,9 @@ class LaneLog(Protocol):
 
     def newest(self, most: int, most_bytes: int) -> list[bytes]:
         """The last frames in it, at most so many, the oldest first."""
+
+    def confirm(self, standing: AskStanding) -> Confirmation:
+        """Asks its broker what became of frames that somebody else acknowledged; nothing where nobody else did."""
 
     @property
     def directory(self) -> Path:
@@ -63,6 +99,9 @@ class LocalLaneLog(Closing):
         taken = last.end.partitions if last is not None else ()
         at = self._topic.numbered(self.partition)
         return max(0, self._log.end() - (taken[at] if at < len(taken) else 0))
+
+    def confirm(self, standing: AskStanding) -> Confirmation:
+        return Confirmation()
 
     def newest(self, most: int, most_bytes: int) -> list[bytes]:
         end = self._log.end()

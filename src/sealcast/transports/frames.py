@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from sealcast.errors import Misuse, Unavailable
 from sealcast.log.closing import Closing
+from sealcast.log.lane_log import AskStanding, Confirmation, LostFrame
 from sealcast.model.bounded import bounded
 from sealcast.transports.https import Connection, path_of
 from sealcast.transports.offline import FrameQueue
@@ -22,6 +23,13 @@ from sealcast.transports.receipts import KeptReceipts, LaneName, Receipt
 #: Of one request.
 MAX_FRAMES: Final = 1_024
 MAX_BYTES: Final = 24 << 20
+#: Receipts that are compared at a time, and frames in one question (control/standings.py).
+MAX_CONFIRMED: Final = 4_096
+MAX_ASKED: Final = 128
+#: Words of brokers about frames: accounted for by the ledger; there, and not taken yet; not there.
+DONE: Final = ("committed", "removed")
+WAITING: Final = "waiting"
+LOST: Final = ("other", "missing")
 #: How long a gateway is tried before frames wait on disk.
 PATIENCE_S: Final = 3.0
 
@@ -83,6 +91,25 @@ class RemoteLaneLog(Closing):
         except GatewayUnreachable:
             return len(self._queue)
         return _whole(found, "waiting")
+
+    def confirm(self, standing: AskStanding) -> Confirmation:
+        """Compares the gateway's receipts with what the broker says under its own signature."""
+        found, settling, settled = Confirmation(), True, None
+        for number, receipt in self._receipts.open_ones(MAX_CONFIRMED):
+            for some in bounded(receipt.said, lambda _: 1, MAX_ASKED):
+                words, statement = standing(receipt.lane.partition, some)
+                for (offset, _), word in zip(some, words, strict=True):
+                    if word in LOST:
+                        evidence = (receipt.to_bytes(), statement)
+                        found.lost.append(LostFrame(receipt.lane.partition, offset, word, *evidence))
+                    found.committed += word in DONE
+                    found.waiting += word == WAITING
+                    settling = settling and word in DONE
+            # What comes after the first that is not done with is asked for again.
+            settled = number + 1 if settling else settled
+        if settled is not None:
+            self._receipts.settled(settled)
+        return found
 
     def newest(self, most: int, most_bytes: int) -> list[bytes]:
         raise self._elsewhere()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from sealcast.errors import FrameRejected
+from sealcast.log import queue_mark
 from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.primitives.sign import VerifyKey
@@ -94,6 +95,19 @@ class KeptReceipts(Closing):
         self._added += 1
         if self._added % _TIDY_EVERY == 0:
             self._log.retain(max_bytes=MAX_KEPT_BYTES)
+
+    def open_ones(self, most: int) -> list[tuple[int, Receipt]]:
+        """Those whose frames were not found committed yet, with their numbers, the oldest first."""
+        if not self._directory.is_dir():
+            return []
+        with EmbeddedLog(self._directory, read_only=True) as log:
+            first = max(log.start(), queue_mark.read(self._directory))
+            end = min(log.end(), first + most)
+            return [(r.offset, Receipt.from_bytes(r.data)) for r in log.read(first, end)] if first < end else []
+
+    def settled(self, before: int) -> None:
+        """The frames of all receipts before that number were found committed."""
+        queue_mark.write(self._directory, before)
 
     def all(self) -> list[Receipt]:
         """The oldest first."""
