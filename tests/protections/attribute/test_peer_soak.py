@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,13 +133,14 @@ class Town:
         with Subscriber(self.realm, TOPIC, name, from_=0) as reader:
             return sorted(int(event.payload) for event in reader)
 
-    def placed(self) -> int:
-        """Peers that run and have all of their places."""
-        return sum(
-            all(seat["root"] or seat["parent"] is not None for seat in shown["topics"][TOPIC]["seats"])
-            for shown in status.all_here(self.realm)
-            if shown["live"] and TOPIC in shown["topics"]
-        )
+    def homeless(self) -> dict[str, str]:
+        """Peers that do not run or lack a place, and what each says of itself."""
+        shown = {each["entity"]: each for each in status.all_here(self.realm)}
+        return {
+            name: f"{shown.get(name)}\n{self.running[name].said()[-800:]}"
+            for name in self.names
+            if not (name in shown and shown[name]["live"] and _has_places(shown[name]))
+        }
 
     def goes_on(self, publisher: str) -> None:
         """Publishes, and waits until something of it arrives on this side of the cable."""
@@ -190,7 +192,7 @@ class Town:
         while True:
             before = self.moves()
             time.sleep(6 * self.heartbeat)
-            if self.moves() == before and self.placed() == len(self.names):
+            if self.moves() == before and not self.homeless():
                 return
             assert time.monotonic() < deadline, f"after {within:.0f} s peers still move"
 
@@ -198,6 +200,11 @@ class Town:
         for each in self._publishers.values():
             each.close()
         self.nursery.close()
+
+
+def _has_places(shown: dict[str, Any]) -> bool:
+    seats = shown["topics"].get(TOPIC, {"seats": []})["seats"]
+    return bool(seats) and all(seat["root"] or seat["parent"] is not None for seat in seats)
 
 
 def drill(directory: Path, peers: int, kills: int, events: int, seed: int, heartbeat: float) -> None:
@@ -213,7 +220,7 @@ def drill(directory: Path, peers: int, kills: int, events: int, seed: int, heart
             for name in town.names:
                 town.start(name)
             note("all are started")
-            until(lambda: town.placed() == peers, within=900.0, what=lambda: f"{town.placed()} of {peers} have places")
+            until(lambda: not town.homeless(), within=900.0, what=town.homeless)
             note(f"{peers} processes have their places, on {town.check_containment()} links")
             town.publish(events // 4)
             # (1) killed at random, one after the other, and back after a while
@@ -255,7 +262,7 @@ def drill(directory: Path, peers: int, kills: int, events: int, seed: int, heart
             assert not missing, f"after healing these still lack events: {late}\n{said}"
             wanted = sum(len(town.expected(name)) for name in town.filters)
             note(f"{len(town.published)} events, {wanted} deliveries, each once")
-            until(lambda: town.placed() == peers, within=300.0)
+            until(lambda: not town.homeless(), within=300.0, what=town.homeless)
             # (4) nobody moves any more, parents cover their children, and peers' own logs agree
             town.settles(within=600.0)
             note(f"nobody moves; {town.check_containment()} links")
