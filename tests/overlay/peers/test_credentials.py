@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from sealcast.lab.tariq.ideal import ideal_event, split_labels
 from sealcast.lab.tariq.simulate import Simulation
-from sealcast.overlay.peers.port import Dissemination, PeerSettings, SeatAddress
+from sealcast.overlay.peers.port import Dissemination, PeerSettings, SeatAddress, SeatPlan
 from sealcast.wire.peers import event_id
 from tests.overlay.peers.world import children, join_one, one_tree, parent
 
@@ -290,3 +291,64 @@ def test_a_parent_that_floods_keeps_no_token_even_if_it_is_given_one() -> None:
     (seat,) = net.peers["root"].node._core.seats.values()
     (link,) = seat.children.values()
     assert link.tokens == ()
+
+
+def test_a_root_without_the_keys_of_an_epoch_keeps_its_first_events_for_its_own_subscriber() -> None:
+    """It passes them on at once, and delivers them here when it has the keys: once, and those that it wants."""
+    net = one_tree({"leaf": "01"}, settings=PeerSettings())
+    root = net.peers["root"]
+    root.credentials.conjunctions.append({"a": ("01",)})
+    net.add("publisher")
+    net.join("publisher")
+    net.run(net.now + 1)
+    events = [ideal_event("publisher", n, {"a": bits}, epoch=1) for n, bits in enumerate(("01000000", "10000000"))]
+    for event in events:
+        net.publish("publisher", event)
+    net.run(net.now + 5)
+    carried = net.messages["Carry"]
+    assert carried == 2 and not root.delivered, "whether it wants them, it cannot tell"
+    for name, peer in net.peers.items():
+        peer.credentials.epoch = 1
+        net._run(name, partial(peer.node.renew, net.now))
+    net.run(net.now + 5)
+    for peer in (root, net.peers["leaf"]):
+        assert list(peer.delivered) == [event_id(events[0])] and peer.twice == 0
+    assert net.messages["Carry"] == carried, "nobody got anything again"
+    assert not root.node.early()
+
+
+# --- a peer that begins and ends to run roots -------------------------------------------------------
+
+
+def serve(net: Simulation, names: list[str]) -> None:
+    """From now on these peers run the roots, and everybody knows it."""
+    net.rendezvous = names
+    for name, peer in net.peers.items():
+        roots = {number for number, place in peer.credentials.places.items() if place.label == ""}
+        for number in roots:
+            plan = SeatPlan("a", root=name in names)
+            peer.credentials.places[number] = replace(peer.credentials.places[number], plan=plan)
+        if peer.alive:
+            net._run(name, partial(peer.node.meet, names, net.now))
+            net.join(name)
+
+
+@pytest.mark.parametrize("settings", [ROUTING, PeerSettings()], ids=["routing", "flooding"])
+def test_a_subscriber_to_everything_runs_a_root_for_a_while(settings: PeerSettings) -> None:
+    """Its label is the root's: the place keeps its number, and is another one."""
+    net = one_tree({"all": "", "leaf": "01"}, settings=settings)
+    assert published(net, {"a": "01000000"}) in net.peers["leaf"].delivered
+    serve(net, ["root", "all"])
+    net.run(net.now + 30)
+    net.crash("root", silent=False)
+    net.run(net.now + 30)
+    assert parent(net, "leaf") == "all" and not net.homeless()
+    alone = published(net, {"a": "01000000"}, 1)
+    assert alone in net.peers["leaf"].delivered and alone in net.peers["all"].delivered
+    net.restart("root", [])
+    serve(net, ["root"])
+    net.run(net.now + 30)
+    assert parent(net, "all") == "root" and not net.homeless()
+    below = published(net, {"a": "01000000"}, 2)
+    assert below in net.peers["leaf"].delivered and below in net.peers["all"].delivered
+    net.check_forest()

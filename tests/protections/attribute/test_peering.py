@@ -308,6 +308,22 @@ def test_who_loses_its_right_leaves_and_others_stay(realm: Realm) -> None:
     hosted(realm, ["pub", "any", "hot"], scene)
 
 
+def test_a_subscriber_to_everything_that_begins_to_publish_can_run_the_roots_alone(realm: Realm) -> None:
+    """Its only place has the label of a root, and becomes one while it runs."""
+    publish(realm, 13)
+
+    async def scene(host: PeerHost) -> None:
+        await until(lambda: inbox(realm, "hot") == inbox(realm, "any") == [13], within=90)
+        publish(realm, 14, by="any")
+        await until(lambda: all(member.rendezvous == ("pub", "any") for member in host.members()), within=90)
+        await until(lambda: inbox(realm, "hot") == inbox(realm, "any") == [13, 14], within=90)
+        realm.revoke_entity("pub")
+        publish(realm, 15, by="any")
+        await until(lambda: inbox(realm, "hot") == inbox(realm, "any") == [13, 14, 15], within=90)
+
+    hosted(realm, ["pub", "any", "hot"], scene)
+
+
 def test_a_new_epoch_begins_while_peers_run(realm: Realm) -> None:
     publish(realm, 13)
 

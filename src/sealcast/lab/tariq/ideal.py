@@ -180,6 +180,9 @@ class IdealCredentials:
             for conjunction in self.conjunctions
         )
 
+    def early(self, event: bytes) -> bool:
+        return _event(event)[0] > self.epoch
+
     def _holds(self, epoch: int) -> bool:
         """Keys of this epoch and of the one before are at hand."""
         return self.epoch - 1 <= epoch <= self.epoch

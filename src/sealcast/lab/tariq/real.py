@@ -163,6 +163,9 @@ class RealCredentials(IdealCredentials):
             for conjunction in self.conjunctions
         )
 
+    def early(self, event: bytes) -> bool:
+        return self.topic.header(event).epoch > EPOCH
+
     def _token(self, attribute: str, label: Bits) -> RoutingToken:
         if (attribute, label) not in self._tokens:
             self._tokens[attribute, label] = self.topic.token(attribute, label)

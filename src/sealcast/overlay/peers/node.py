@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sealcast.errors import Misuse
 from sealcast.overlay.peers.comparing import Comparing
@@ -54,6 +54,9 @@ from sealcast.wire.peers import (
     Unlink,
     event_id,
 )
+
+#: What can be due for a seat.
+SEAT_TIMERS: Final = ("search", "silent", "proof", "reservations", "children")
 
 
 class SeatView(NamedTuple):
@@ -150,8 +153,13 @@ class PeerNode:
         core.now = now
         self._passing.delivered_before(delivered)
         self._searching.know([each for each in contacts if each != core.name])
-        for number in [each for each in core.seats if each not in core.credentials.seats]:
-            self._leave_seat(core.seats.pop(number))
+        for seat in list(core.seats.values()):
+            plan = core.credentials.seats.get(seat.number)
+            # A place that is a root's from now on, or was one, is another place.
+            if plan is None or plan.root != seat.plan.root:
+                self._leave_seat(core.seats.pop(seat.number))
+            else:
+                seat.plan = plan
         new = [Seat(number, plan) for number, plan in core.credentials.seats.items() if number not in core.seats]
         for seat in new:
             core.seats[seat.number] = seat
@@ -282,6 +290,10 @@ class PeerNode:
         """Whether an event is still kept for children."""
         return self._core.recent.get(id) is not None
 
+    def early(self) -> frozenset[bytes]:
+        """Events that were handled here before there were keys to tell whether this peer wants them."""
+        return frozenset(id for id, _ in self._core.recent.aside() if self.holds(id))
+
     def behind(self, now: float) -> float | None:
         """For how many seconds some seat may have missed something; None if one never had a parent."""
         root = now - self._comparing.behind(now)
@@ -367,6 +379,8 @@ class PeerNode:
 
     def _leave_seat(self, seat: Seat) -> None:
         core = self._core
+        for what in SEAT_TIMERS:
+            core.timers.cancel((what, seat.number))
         for other in (seat.parent, *seat.children):
             if other is not None:
                 core.reply(seat, other, Unlink(PartingReason.LEAVING))

@@ -182,6 +182,8 @@ class Passing:
         if not self._handled(id, event, sender):
             core.counts["false positives"] += 1
             core.recent.set_aside(id, event, core.now)
+        elif core.credentials.early(event):
+            core.recent.set_aside(id, event, core.now)
         return True
 
     def _handled(self, id: bytes, event: bytes, sender: PeerId) -> bool:
@@ -191,16 +193,25 @@ class Passing:
         if matched:
             core.recent.keep(id, event, core.now)
             self._pass_on(matched, event, sender)  # first: others wait
-            if id not in self._delivered and core.credentials.wants(event):
-                core.effects.append(Deliver(id, event))
+            self._deliver(id, event)
         return bool(matched)
+
+    def _deliver(self, id: bytes, event: bytes) -> None:
+        core = self._core
+        if id not in self._delivered and core.credentials.wants(event):
+            core.effects.append(Deliver(id, event))
 
     def reconsider(self) -> None:
         """There are new credentials: events that found nobody may find somebody now. An epoch's first events come
-        before every peer has its keys."""
+        before every peer has its keys. A root passes them on all the same, and cannot tell whether its own subscriber
+        wants them."""
         core = self._core
         for id, event in core.recent.aside():
-            if self._handled(id, event, core.name):
+            if core.recent.get(id) is not None:
+                if not core.credentials.early(event):
+                    self._deliver(id, event)
+                    core.recent.drop_aside(id)
+            elif self._handled(id, event, core.name):
                 core.counts["found later"] += 1
                 core.recent.drop_aside(id)
 

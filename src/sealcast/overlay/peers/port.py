@@ -175,6 +175,9 @@ class PeerCredentials(Protocol):
     def wants(self, event: bytes) -> bool:
         """Whether the event carries the tags of one of this peer's subscriptions, on all of its attributes."""
 
+    def early(self, event: bytes) -> bool:
+        """Whether the event is of an epoch that this peer has no keys of yet: `wants` cannot tell."""
+
 
 # --- what can be set ----------------------------------------------------------------------------
 

@@ -112,6 +112,7 @@ class PeerMember(Closing, Unpicklable):
         now = self._now()
         if not self._joined:
             self._restore(now)
+        before, effects = self.node.early(), list[PeerEffect]()
         if seats or not self._joined:
             contacts = contacts_of(state, self.topic, self.name)
             # The number of a filter says when it was kept: in microseconds since 1970.
@@ -119,11 +120,12 @@ class PeerMember(Closing, Unpicklable):
             away = None if self._joined else self._away.before(min(kept, default=None))
             advertisement = self.topic_id if self.publisher is not None else None
             self._joined = True
-            self._take(self.node.join(contacts, now, away=away, advertisement=advertisement))
+            effects += self.node.join(contacts, now, away=away, advertisement=advertisement)
         if epoch:
-            found = self.node.renew(now)
-            self._to_keep += [each.event for each in found if isinstance(each, Deliver)]  # they had been set aside
-            self._take(found)
+            effects += self.node.renew(now)
+        # What had been set aside is kept from now on, unless it was passed on, and so kept, at once.
+        self._to_keep += [each.event for each in effects if isinstance(each, Deliver) and each.id not in before]
+        self._take(effects)
 
     def _prepare(self, receives: bool, serves: bool) -> PlannedPlaces | None:
         if receives:

@@ -250,6 +250,9 @@ class PeerPlaces(Unpicklable):
         keys = self._epochs.get(header.epoch)
         return keys is not None and any(_wanted(keys.parameters, key, header) for key in keys.subscriptions)
 
+    def early(self, event: bytes) -> bool:
+        return self._parsed(event)[1].epoch > self._epoch
+
 
 def _wanted(parameters: PublicParameters, key: SubscriptionKey, header: EventHeader) -> bool:
     """Whether the event carries one of the subscription's labels on each attribute."""
