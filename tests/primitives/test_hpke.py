@@ -34,10 +34,15 @@ def open_by_the_book(private: bytes, sealed: bytes, info: bytes) -> bytes:
     shared = key.exchange(X25519PublicKey.from_public_bytes(enc))
     eae = extract(KEM, b"", b"eae_prk", shared)
     secret = expand(KEM, eae, b"shared_secret", enc + key.public_key().public_bytes_raw(), 32)
-    context = b"\0" + extract(SUITE, b"", b"psk_id_hash", b"") + extract(SUITE, b"", b"info_hash", info)
-    inner = extract(SUITE, secret, b"secret", b"")
-    aead_key, nonce = expand(SUITE, inner, b"key", context, 32), expand(SUITE, inner, b"base_nonce", context, 12)
+    aead_key, nonce = schedule(SUITE, secret, info)
     return AESGCM(aead_key).decrypt(nonce, sealed[32:], b"")
+
+
+def schedule(suite: bytes, secret: bytes, info: bytes) -> tuple[bytes, bytes]:
+    """The AEAD's key and first nonce (section 5.1), from the KEM's shared secret."""
+    context = b"\0" + extract(suite, b"", b"psk_id_hash", b"") + extract(suite, b"", b"info_hash", info)
+    inner = extract(suite, secret, b"secret", b"")
+    return expand(suite, inner, b"key", context, 32), expand(suite, inner, b"base_nonce", context, 12)
 
 
 def joined(*parts: bytes) -> bytes:

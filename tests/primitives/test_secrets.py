@@ -13,6 +13,7 @@ import pytest
 from sealcast.errors import Misuse
 from sealcast.primitives.aead import KeyRing, SealingKey
 from sealcast.primitives.hpke import KemKey
+from sealcast.primitives.hybrid import HybridKey
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey
 
@@ -22,7 +23,7 @@ CANARY = b"canary-canary-canary-canary-1234"
 def handles() -> list[object]:
     secret = Secret(CANARY)
     key = SealingKey(secret, b"aad")
-    return [secret, key, KeyRing([key]), SigningKey(secret), KemKey(secret)]
+    return [secret, key, KeyRing([key]), SigningKey(secret), KemKey(secret), HybridKey(secret)]
 
 
 @pytest.mark.parametrize("handle", handles(), ids=lambda h: type(h).__name__)
