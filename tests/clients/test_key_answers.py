@@ -14,7 +14,8 @@ from sealcast.control.service import ServiceRefused
 from sealcast.groupkeys.interface import Planner
 from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.model import Position
-from sealcast.protections.endpoint import memory
+from sealcast.primitives.sign import VerifyKey
+from sealcast.protections.endpoint import key_answers, memory
 from sealcast.protections.endpoint.client import CLIENT
 from sealcast.protections.endpoint.key_answers import key_requests
 from sealcast.protections.endpoint.key_requests import KEYS, KeyRequest
@@ -66,6 +67,30 @@ def test_the_server_answers_key_requests_too(crowd: Crowd) -> None:
         Subscriber(crowd.realm, TOPIC, as_=name, from_=0, key_memory=2 * KEY_BYTES, ask=ask) as subscriber,
     ):
         assert [event.position for event in subscriber] == wanted(crowd, name)
+
+
+def test_a_desk_that_looks_the_asker_up_first_says_who_is_enrolled(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weakened variant of what the next test asks for."""
+    realm, (first, second, *_) = crowd.realm, list(crowd.wishes)
+    about, signer = realm.state().topic(TOPIC), realm.identity(second).signer
+
+    def answers() -> set[str]:
+        told = set()
+        for name in (first, "nobody"):
+            asked = KeyRequest(name, about.id, about.epoch, 0, ((0, 0),), False, realm.clock()).signed(signer)
+            with Correspondent(
+                realm, realm.identity(second), at_hand=services_at_hand(realm, lambda b: key_requests(realm, b))
+            ) as asker:
+                with pytest.raises(ServiceRefused) as refusal:
+                    asker.ask_broker("broker", KEYS, asked)
+                told.add(refusal.value.message.replace(name, "NAME"))
+        return told
+
+    assert len(answers()) == 1
+    monkeypatch.setattr(key_answers, "_key_of", lambda name, state: VerifyKey(state.entity(name).verify_key))
+    assert len(answers()) == 2
 
 
 def test_nobody_passes_on_anothers_request(crowd: Crowd) -> None:

@@ -96,6 +96,17 @@ def test_both_signed_headers_are_kept_and_audit_shows_them(world: World) -> None
     assert world.kept() == [lie], "looked at once"
 
 
+def test_a_broker_that_does_not_look_keeps_no_proof(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weakened variant: the second event is refused as a repetition, and the lie is gone with it."""
+    monkeypatch.setattr(FramesStep, "note_equivocations", lambda step: None)
+    world.append(world.frame("liar", 1, 2, 3))
+    world.run()
+    world.append(world.frame("liar", 9, 9, sequence=2), partition=1)
+    world.run()
+    assert world.kept() == []
+    assert sealcast("audit", "--realm", world.realm.paths.root, "--json").document["equivocations"] == []
+
+
 def test_in_one_batch_too(world: World) -> None:
     world.append(world.frame("liar", 1), world.frame("liar", 2))
     world.run()

@@ -20,6 +20,7 @@ FAULTS: Final = {
     "publisher killed": 27,
     "subscriber killed": 27,
     "peer killed": 6,
+    "several clients killed": 14,
     "worker killed": 9,
     "driver killed": 2,
     "everything killed": 2,
@@ -35,6 +36,8 @@ FAULTS: Final = {
     "two runs at once": 1,
     "database killed": 3,
 }
+#: How many clients go at once, as when their machine does. Each is a kill of its own kind.
+SEVERAL: Final = (4, 12)
 #: The clock of all clients, or of the pipeline, is this far off for a while: as far as clocks of a realm may differ.
 CLOCK_S: Final = (-200, -30, 30, 200)
 
@@ -57,6 +60,7 @@ class Slice(Cast):
             "publisher killed": lambda: self._kill_one("publisher"),
             "subscriber killed": lambda: self._kill_one("subscriber"),
             "peer killed": lambda: self._kill_one("peer"),
+            "several clients killed": self._kill_several,
             "publisher's disk full": lambda: self._kill_one("publisher", room=self._dice.choice([0, 1, 100, 30_000])),
             "subscriber's disk full": lambda: self._kill_one("subscriber", room=0),
             "client's sync failed": lambda: self._sync_fails("clients"),
@@ -87,6 +91,17 @@ class Slice(Cast):
         self.actors.kill(*who)
         self._start(*who, **more)
         return True
+
+    def _kill_several(self) -> bool:
+        """Clients of any kind, of any topic, at one moment; then all are started again. False: each was counted."""
+        everyone = self._everyone()
+        gone = self._dice.sample(everyone, min(len(everyone), self._dice.randint(*SEVERAL)))
+        for who in gone:
+            self.actors.kill(*who)
+            self.done[f"{who[0]} killed"] += 1
+        for who in gone:
+            self._start(*who)
+        return False
 
     def _down(self, kill: Callable[[], bool]) -> bool:
         """Most die at work, and some while they start."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from sealcast.control import requests as ask
 from sealcast.control.center import requests, rules
 from sealcast.control.center.proofs import MAX_MISSED, ProofRecords
 from sealcast.control.center.requests import Authorise, Challenge, Credentials, Proof, Register, Rotate, WantCredentials
-from sealcast.control.center.rules import CenterReason, CenterRejected
+from sealcast.control.center.rules import CenterReason, CenterRejected, Rules
 from sealcast.control.center.service import KeyCenter
 from sealcast.control.correspondence import Correspondent
 from sealcast.control.discovery.embedded import verifier
@@ -32,7 +32,8 @@ from sealcast.log.control_topics import ControlPlane
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.topic_keys import PAIR_KEY_INFO, place
 from sealcast.trust.realm.changes import Access, Right
-from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.state import Entity, RealmState
+from sealcast.trust.realm.topics import Topic
 from sealcast.trust.tokens import claims, gates
 from sealcast.trust.tokens import token as tokens
 from sealcast.wire import cbor
@@ -211,21 +212,59 @@ def test_what_is_no_request_changes_nothing(world: World, owner: Correspondent) 
 # --- authorising --------------------------------------------------------------------------------------
 
 
-def test_only_the_owner_decides_and_others_learn_nothing(world: World, owner: Correspondent) -> None:
+def told_to_strangers(world: World) -> dict[str, set[tuple[str, str, str, str | None]]]:
+    """All that refusals say, by what is asked, but for the name: of a topic of somebody else's, and of none."""
     mallory = world.asker("mallory")
-    version = world.realm.state().version
-    told = []
+    acts: dict[str, Callable[[str], object]] = {
+        "authorise": lambda t: ask.authorise(mallory, "center", t, "mallory", BOTH),
+        "deauthorise": lambda t: ask.deauthorise(mallory, "center", t, "alice", BOTH),
+        "rotate": lambda t: ask.rotate(mallory, "center", t, 1),
+        "credentials": lambda t: credentials(mallory, t),
+    }
+    said: dict[str, set[tuple[str, str, str, str | None]]] = {act: set() for act in acts}
     for topic in ("orders", "nothing"):
-        for act in (
-            lambda t: ask.authorise(mallory, "center", t, "mallory", BOTH),
-            lambda t: ask.deauthorise(mallory, "center", t, "alice", BOTH),
-            lambda t: ask.rotate(mallory, "center", t, 1),
-        ):
-            with refused(CenterReason.OWNER) as refusal:
+        for name, act in acts.items():
+            world.later(60)
+            with pytest.raises(ServiceRefused) as caught:
                 act(topic)
-            told.append(refusal.caught.value.message.replace(topic, "TOPIC"))
-    assert len(set(told)) == 1, "a topic of someone else's is refused in the words of one that does not exist"
+            error = caught.value
+            hint = None if error.hint is None else error.hint.replace(topic, "TOPIC")
+            said[name].add((error.service_code, error.reason, error.message.replace(topic, "TOPIC"), hint))
+    return said
+
+
+def test_only_the_owner_decides_and_others_learn_nothing(world: World, owner: Correspondent) -> None:
+    version = world.realm.state().version
+    said = told_to_strangers(world)
+    assert all(len(answers) == 1 for answers in said.values()), "the words are those for one that does not exist"
+    reasons = {act: reason for act, answers in said.items() for _, reason, _, _ in answers}
+    assert reasons.pop("credentials") == CenterReason.RIGHT and set(reasons.values()) == {CenterReason.OWNER}
     assert world.realm.state().version == version
+
+
+def test_a_center_that_looks_the_topic_up_first_is_an_oracle(
+    world: World, owner: Correspondent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weakened variant."""
+    owned, authorised = Rules._owned, Rules.authorised
+
+    def known(name: str, state: RealmState) -> None:
+        if name not in state.topics:
+            raise CenterRejected(CenterReason.OWNER, f"there is no topic {name!r}")
+
+    def telling_owned(rules: Rules, name: str, who: Entity, state: RealmState) -> Topic:
+        known(name, state)
+        return owned(rules, name, who, state)
+
+    def telling_authorised(
+        rules: Rules, topic: str, right: Right, who: Entity, state: RealmState, now_us: int
+    ) -> Topic:
+        known(topic, state)
+        return authorised(rules, topic, right, who, state, now_us)
+
+    monkeypatch.setattr(Rules, "_owned", telling_owned)
+    monkeypatch.setattr(Rules, "authorised", telling_authorised)
+    assert all(len(answers) == 2 for answers in told_to_strangers(world).values()), "she learns which one exists"
 
 
 def test_rights_terms_and_templates_come_back_in_the_token(world: World, owner: Correspondent) -> None:

@@ -38,6 +38,7 @@ def maintain() -> None:
         "tokens": dict(done.tokens),
         "told": len(said),
         "layer_keys": {"announced": dict(done.announced), "forgotten": dict(done.forgotten)},
+        "receiving_keys": list(done.receiving),
         "forgot_epochs": list(done.forgot),
         "removed_nodes": {topic: list(names) for topic, names in done.mended.items()},
         "advertised": advertised,
@@ -119,5 +120,7 @@ def _lines(done: Maintained) -> Iterator[str]:
         yield f"topic {topic!r}: {talk.counted(count, 'agreement key')} announced"
     for topic, count in done.forgotten.items():
         yield f"topic {topic!r}: {talk.counted(count, 'old agreement key')} forgotten"
+    for topic in done.receiving:
+        yield f"topic {topic!r}: a broker announced by which key it is handed the next epoch's"
     for center in done.forgot:
         yield f"key center {center!r} forgot keys of past epochs that nobody needs"

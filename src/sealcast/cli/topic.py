@@ -45,6 +45,7 @@ def create(
     max_skew: options.MaxSkewOption = "5m",
     stale_after: options.StaleAfterOption = "1d",
     keep_frames: options.KeepFramesOption = "7d",
+    past_keys: options.PastKeysOption = "kept",
     group_keys: options.GroupKeysOption = "mosaic",
     layers: options.LayersOption = None,
     group: options.GroupOption = None,
@@ -81,6 +82,7 @@ def create(
             "token_hash": token_hash,
             "messages_per_key": messages_per_key,
             "frames_kept_s": options.frames_kept(keep_frames),
+            "past_keys": past_keys,
         },
         {
             "key_lifetime_s": (key_lifetime, "--key-lifetime") if epoch is None else (epoch, "--epoch"),
@@ -160,25 +162,33 @@ def alter(
     keep_frames: Annotated[
         str | None, typer.Option(metavar="SPAN", help="Remove committed frames before they are this old, or `always`.")
     ] = None,
+    past_keys: Annotated[
+        str | None,
+        typer.Option(metavar="kept|forgotten", help="Whether brokers forget past keys: see `topic create`."),
+    ] = None,
 ) -> None:
-    """Change whom a topic lets in, from the next batch on, or how long it keeps frames.
+    """Change whom a topic lets in, from the next batch on, how long it keeps frames, or whether brokers forget.
 
     What was granted or revoked by name stays as it is. Subscriptions of those who are no longer let in stay, too, but
     deliver nothing. Where readers hold a key, a new epoch begins. Frames that were removed do not come back.
+    Brokers can forget what they are handed from the next epoch on (`sealcast topic rotate` begins one).
     """
-    if access is None and keep_frames is None:
-        raise typer.BadParameter("say what changes: --access or --keep-frames")
+    if access is None and keep_frames is None and past_keys is None:
+        raise typer.BadParameter("say what changes: --access, --keep-frames or --past-keys")
     here = talk.open_realm()
     before = _may(here.state(), name)
-    here.alter_topic(name, access, frames_kept_s=None if keep_frames is None else options.frames_kept(keep_frames))
+    kept = None if keep_frames is None else options.frames_kept(keep_frames)
+    here.alter_topic(name, access, frames_kept_s=kept, past_keys=past_keys)
     state = here.state()
     after, about = _may(state, name), state.topic(name)
     document = {"topic": name, "access": str(about.access), "frames_kept_s": about.parameters.frames_kept_s}
+    document |= {"past_keys": about.parameters.past_keys}
     document |= {"let_in": sorted(after - before), "shut_out": sorted(before - after)}
     whom = "every member" if about.access == "members" else "those who were granted a right"
     talk.answer(
         document | {"version": state.version},
         f"topic {name!r} is for {whom}, and keeps frames {_kept(about)} (version {state.version})",
+        *_forgets(state, name),
         *([f"no longer let in: {', '.join(sorted(before - after))}"] if before - after else []),
     )
 
@@ -188,6 +198,17 @@ def _kept(topic: Topic) -> str:
     if topic.protection.peers:
         return "in its publishers' own logs"
     return "for good" if topic.frames_kept_us is None else f"for {span(topic.frames_kept_us // 1_000_000)} at most"
+
+
+def _forgets(state: RealmState, name: str) -> list[str]:
+    """Whether its brokers forget keys of past epochs, and which of them cannot forget those of the present one."""
+    if not state.topic(name).parameters.forgets:
+        return []
+    from sealcast.trust.keys.receiving import lasting_keys
+
+    lasting = lasting_keys(state, name)
+    told = f", but not those of the present one: {', '.join(lasting)}; sealcast topic rotate {name}" if lasting else ""
+    return [f"its brokers forget keys of past epochs{told}"]
 
 
 def _may(state: RealmState, topic: str) -> set[str]:
@@ -287,6 +308,7 @@ def show(name: str) -> None:
             ("key center", topic.center),
             ("keys", f"{topic.parameters.algorithm}, {topic.parameters.key_bits} bits"),
             ("frames", f"kept {_kept(topic)}"),
+            *[("past keys", told) for told in _forgets(state, name)],
             *overlay.readers(state, name),
             ("attributes", "\n".join(_attribute(a) for a in topic.schema.attributes)),
         ]
@@ -310,6 +332,8 @@ def read_schema(file: str) -> Schema:
 
 
 def describe(state: RealmState, found: TopicState) -> dict[str, object]:
+    from sealcast.trust.keys.receiving import lasting_keys
+
     topic = found.topic
     return {
         "topic": topic.name,
@@ -328,6 +352,7 @@ def describe(state: RealmState, found: TopicState) -> dict[str, object]:
         "owner": topic.owner or None,
         "brokers": sorted({broker for _, broker in found.topic_keys}),
         "parameters": topic.parameters.to_json(),
+        "lasting_keys": lasting_keys(state, topic.name),
         "epoch_started": moment(topic.epoch_starts[-1]),
         "schema": topic.schema.to_json(),
         "settings": topic.protection.to_json(),

@@ -43,6 +43,14 @@ KeepFramesOption = Annotated[
         "recording.",
     ),
 ]
+PastKeysOption = Annotated[
+    str,
+    typer.Option(
+        metavar="kept|forgotten",
+        help="Whether brokers forget keys of epochs whose frames are gone. Nobody who steals from a broker opens those "
+        "then; but nobody seals their deliveries again after a compromise.",
+    ),
+]
 GroupKeysOption = Annotated[
     str,
     typer.Option(

@@ -7,6 +7,9 @@ begun whenever the present one is an eighth of the time old; what a file holds i
 still needs frames keeps them (`Retainer.settled`): another broker that has not been sent them, and pieces that cannot
 be sealed again without them. What replay detection and filters that come later look back is part of the time
 (`Topic.frames_kept_us`).
+
+Where brokers forget (`KeyParameters.past_keys`), a broker's keys of a past epoch go after the last frames that it has
+of that epoch: `first_kept` says which it needs.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Final, Self
 
@@ -29,6 +32,8 @@ from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.port import broker_side
 from sealcast.protections.steps import StepName
 from sealcast.trust.handles import BrokerRealm
+from sealcast.trust.keys.receiving import ReceivingKeys
+from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
 
 #: How often a run looks for frames that are old enough.
 EVERY_SECONDS: Final = 60.0
@@ -57,6 +62,7 @@ class Retainer(Closing):
         for name in self._names:
             try:
                 removed[name] = self._drop(name, now)
+                self._forget(name, now)
                 self._note(name, None, now)
             except SealcastError as error:
                 self._note(name, error, now)
@@ -82,6 +88,19 @@ class Retainer(Closing):
         finally:
             ledger.close()
         return removed
+
+    def _forget(self, name: StepName, now_us: int) -> list[int]:
+        """Removes what opens this broker's keys of past epochs that nobody needs, where the topic says so."""
+        state = self._realm.state()
+        about, path = state.topic(name.topic), self._realm.paths.broker_key_of(name.broker)
+        paths = self._realm.paths.topic(name.topic, name.broker)
+        keys = ReceivingKeys(path, name.broker)
+        # The newest is kept in any case, and the one before it until an epoch has come by the newest and gone.
+        if not about.parameters.forgets or len(keys.numbers(about)) < 2 or not paths.ledger.is_dir():
+            return []
+        with closing(LedgerReader(paths.ledger)) as ledger, self._realm.frames(name.topic, name.broker) as log:
+            starts = {p: log.partition(p).start() for p in range(log.partitions)}
+            return keys.forget(state, name.topic, before=first_kept(about, ledger, starts, now_us))
 
     def settled(
         self, name: StepName, ledger: LedgerReader, starts: Mapping[int, int], ends: Mapping[int, int]
@@ -120,6 +139,24 @@ class Retainer(Closing):
         self._thread = threading.Thread(target=self._run, name="sealcast retention", daemon=True)
         self._thread.start()
         return self
+
+
+def first_kept(topic: Topic, ledger: LedgerReader, starts: Mapping[int, int], now_us: int) -> int:
+    """The first epoch whose keys a broker needs, which has frames from `starts` on.
+
+    An epoch's keys can go when its center may forget them, and when all frames that are left came after a look of the
+    broker that was later than the epoch's grace: one of that epoch among them is refused for its time.
+    """
+    epoch, grace_us = topic.first_needed(now_us), topic.parameters.grace_s * 1_000_000
+    while epoch > FIRST_EPOCH and not _came_after(ledger, starts, topic.epoch_starts[epoch - FIRST_EPOCH] + grace_us):
+        epoch -= 1
+    return epoch
+
+
+def _came_after(ledger: LedgerReader, starts: Mapping[int, int], time_us: int) -> bool:
+    """Whether every frame from `starts` on came after a time, by the looks that the ledger's records are pinned to."""
+    first = bisect_right(range(ledger.end()), time_us, key=lambda index: ledger.at(index).entry.end.settled_us)
+    return first < ledger.end() and all(_end_of(ledger, p, first) <= start for p, start in starts.items())
 
 
 def _taken_by(ledger: LedgerReader, time_us: int) -> dict[int, int]:

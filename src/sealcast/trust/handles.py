@@ -16,12 +16,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from heapq import heapify, heapreplace
 from pathlib import Path
 from typing import Self
 
-from sealcast.errors import Corrupt, Misuse, NotFound
+from sealcast.errors import Corrupt, Misuse, NotFound, Unavailable
 from sealcast.log.forwarded import BrokerTopic
 from sealcast.log.outbox import OutboxTopic
 from sealcast.trust import layout
@@ -31,7 +32,7 @@ from sealcast.trust.heads import Pin
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.layout import FIRST_BROKER, Layout, RealmMark
-from sealcast.trust.realm.changes import Change, PlaceSubscriber
+from sealcast.trust.realm.changes import AnnounceReceivingKey, Change, PlaceSubscriber
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.registry import Registry, now_us
 from sealcast.trust.site import LocalSite, Site
@@ -112,6 +113,16 @@ class BrokerRealm(OpenRealm):
         secrets = BrokerSecrets.load(path)
         self.registry.hold(Pin.beside(path, f"broker {name!r}"))
         return secrets
+
+    def next_receiving_keys(self, state: RealmState, topic: str, brokers: Iterable[str]) -> list[AnnounceReceivingKey]:
+        """What brokers whose keys are here announce, so that they can forget the topic's next epoch one day."""
+        announced = list[AnnounceReceivingKey]()
+        for name in brokers if state.topic(topic).parameters.forgets else ():
+            # Without asking the registry again: this may be part of one of its transactions. What is under a lock that
+            # is not at hand, whoever runs that broker announces.
+            with suppress(Unavailable, NotFound):
+                announced += BrokerSecrets.load(self.paths.broker_key_of(name)).receiving.announcement(state, topic)
+        return announced
 
     def revocations(self, broker: str = FIRST_BROKER) -> RevocationStore:
         """A broker's own copy of the revocation lists, on stable storage, brought up to date. Only what is new is read

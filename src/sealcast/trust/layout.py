@@ -12,6 +12,7 @@ REALM/
   entities/NAME.key      an entity's private keys                                     that entity alone
   NAME.head              beside a key file: the newest version of the registry seen   its owner alone
   NAME.layers/           beside a key file: its agreement keys for layered topics     its owner alone
+  NAME.receiving/        beside a broker's key file: by which it is handed topics' keys  that broker alone
   topics/TOPIC/          frames/P, pieces, ledger, cursors, tables, checkpoint        sealed bytes
                          equivocations/, failing-STEP.json                            signed headers; why a step fails
                          of a layered one also hops/, filters/                        bytes that its broker cannot read

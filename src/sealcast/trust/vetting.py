@@ -17,6 +17,7 @@ from sealcast.filters.parse import parse
 from sealcast.filters.visible import refuse_unseen
 from sealcast.model.protection import MAX_FILTER_EPOCHS, OWN_FILTER, Protection
 from sealcast.model.schema import Schema, Type
+from sealcast.primitives import hybrid
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.certificates import certificate as certificates
 from sealcast.trust.certificates import lists
@@ -27,6 +28,7 @@ from sealcast.trust.realm.changes import (
     AddSubscription,
     AnnounceLayerKey,
     AnnouncePeer,
+    AnnounceReceivingKey,
     Change,
     CreateTopic,
     Credential,
@@ -67,6 +69,9 @@ def vet(fold: Fold, change: Change, at_us: int) -> None:
             _vet_grant(fold.topic(change.topic), change.template)
         case RevokeCertificates():
             _vet_list(fold, change)
+        case AnnounceReceivingKey():
+            if not hybrid.is_usable(change.public):
+                raise Rejected(f"nothing can be sealed to the receiving key that {change.broker!r} announces")
         case AnnounceLayerKey():
             _vet_layer_key(fold, change, at_us)
         case AnnouncePeer():

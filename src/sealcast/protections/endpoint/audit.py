@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sealcast.errors import CannotOpen
+from sealcast.errors import CannotOpen, NotFound
 from sealcast.groupkeys.interface import KeyRef, holders_of
 from sealcast.log.entry import PieceRef
 from sealcast.log.reseals import Resealed
@@ -60,7 +60,17 @@ class EndpointAudit(ReadingAudit):
             if not strangers:
                 self.add(Kind.KEYS, f"{where}: it is sealed in epoch {piece.epoch}, which the topic never had")
             return  # to a slot that nobody has (said above), or in no epoch: there is no key to try
-        keys = self._keys(piece.epoch, self._state.incarnation(self._about.name, self._broker.name, piece.version))
+        incarnation = self._state.incarnation(self._about.name, self._broker.name, piece.version)
+        try:
+            keys = self._keys(piece.epoch, incarnation)
+        except NotFound:
+            if piece.epoch == self._about.epoch or not self._about.parameters.forgets:
+                raise
+            self._lost_keys = True
+            self.report.gap(
+                "the broker has forgotten keys of past epochs: who holds them, and what opens, is not known"
+            )
+            return
         keys.blind |= self._lost_keys
         refs, problems = keys.take(piece, groups_of(piece, delivered, expected))
         for text in problems:

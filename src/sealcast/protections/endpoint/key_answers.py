@@ -28,7 +28,7 @@ from sealcast.control.budgets import Allowance, Budgets
 from sealcast.control.desk import More
 from sealcast.control.envelopes import ProvenMessage
 from sealcast.control.service import Answer
-from sealcast.errors import Rejected, Unavailable
+from sealcast.errors import NotFound, Rejected, Unavailable
 from sealcast.groupkeys.interface import PairKey, TableKey
 from sealcast.log.piece_reader import sealed_reader
 from sealcast.primitives.secrets import Unpicklable
@@ -101,7 +101,11 @@ class KeyAnswers(Unpicklable):
             return list(self._realm.state().slots_of(self._topic))[slot]
 
         about = replace(self._about, epoch=epoch)
-        return sealer_of(self._realm.state(), about, self._broker, name_of, incarnation)
+        try:
+            return sealer_of(self._realm.state(), about, self._broker, name_of, incarnation)
+        except NotFound:
+            # It may have forgotten them (`keys.receiving`): whoever asks in good faith need not wait for it.
+            raise Unavailable("this broker has no keys, or no more, of the epoch that the key request names") from None
 
 
 class KeyRequests(Unpicklable):

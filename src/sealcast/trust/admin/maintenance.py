@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from sealcast.errors import Unavailable
 from sealcast.trust.admin import entities, overlays, subscriptions, topics
@@ -34,12 +34,13 @@ class Maintained:
     forgotten: Mapping[str, int] = field(default_factory=dict)
     #: Brokers that were revoked and taken out of overlays, by topic.
     mended: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: Topics whose brokers announced by which keys they are handed the next epoch's.
+    receiving: tuple[str, ...] = ()
     #: Key centers that forgot what nobody needs any more of past epochs.
     forgot: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        done = (self.certificates, self.rotated, self.tokens, self.announced, self.forgotten, self.mended, self.forgot)
-        return any(map(bool, done))
+        return any(map(bool, (getattr(self, each.name) for each in fields(self))))
 
 
 def maintain(realm: Handle, counts: Mapping[str, int] | None = None) -> Maintained:
@@ -53,8 +54,8 @@ def maintain(realm: Handle, counts: Mapping[str, int] | None = None) -> Maintain
     tokens = {name: count for name in here if (count := subscriptions.renew_subscriptions(realm, name))}
     mended, announced = overlays.mend_overlays(realm), overlays.announce_layer_keys(realm)
     certified = tuple(entity.name for entity in renewed)
-    forgot = forget_epochs(realm)
-    return Maintained(certified, rotated, tokens, announced, overlays.forget_layer_keys(realm), mended, forgot)
+    receiving, forgotten = topics.announce_receiving_keys(realm), overlays.forget_layer_keys(realm)
+    return Maintained(certified, rotated, tokens, announced, forgotten, mended, receiving, forget_epochs(realm))
 
 
 def forget_epochs(realm: Handle) -> tuple[str, ...]:

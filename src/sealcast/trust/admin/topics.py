@@ -15,6 +15,7 @@ from sealcast.trust.admin import overlays, serving
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.admin.overlays import planted_shape
 from sealcast.trust.keys.issuing import Issuer, has_center, rotation_due
+from sealcast.trust.keys.issuing import serving as first_brokers
 from sealcast.trust.layout import FIRST_CENTER
 from sealcast.trust.realm.changes import (
     DEFAULT_GROUP_KEYS,
@@ -81,6 +82,8 @@ def create_topic(
         if protection.overlay:
             shape = planted_shape(protection.depth, nodes, fan_out)
             changes += overlays.planted(realm, apply(state, create), name, *shape)
+        made = apply_all(state, changes)
+        changes += realm.next_receiving_keys(made, name, [who.name for who in first_brokers(made, made.topic(name))])
         return [*changes, *issuer.opening(apply_all(state, changes), name, now)]
 
     made = realm.registry.transact(decide).topic(name)
@@ -99,10 +102,16 @@ def create_topic(
 
 
 def alter_topic(
-    realm: Handle, topic: str, access: Access | str | None = None, *, frames_kept_s: int | None = None
+    realm: Handle,
+    topic: str,
+    access: Access | str | None = None,
+    *,
+    frames_kept_s: int | None = None,
+    past_keys: str | None = None,
 ) -> Topic:
     """Lets every member use a topic, or only who was granted a right; what was decided by name stays as it is. And
-    says how long frames are kept that were committed. What is not given stays as it is.
+    says how long frames are kept that were committed, and whether brokers forget keys of past epochs: those that they
+    are handed from the next epoch on. What is not given stays as it is.
 
     Who is let in gets the keys it needs. Where readers hold a key, a new epoch begins when some are no longer let in.
     """
@@ -110,10 +119,12 @@ def alter_topic(
 
     def decide(state: RealmState) -> list[Change]:
         about = state.topic(topic)
-        change = AlterTopic(topic, about.access if access is None else _access(access), frames_kept_s)
-        if about.access is change.access:
-            return [] if frames_kept_s in (None, about.parameters.frames_kept_s) else [change]
+        change = AlterTopic(topic, about.access if access is None else _access(access), frames_kept_s, past_keys)
         after = apply(state, change)
+        if about.access is change.access:
+            if after.topic(topic).parameters == about.parameters:
+                return []
+            return [change, *realm.next_receiving_keys(after, topic, after.serving(topic))]
         if change.access is Access.MEMBERS:
             entitled = [who.name for who in after.entitled(topic, now)]
             return [change, *issuer.missing_pair_keys(after, topic, entitled, now)]
@@ -123,6 +134,21 @@ def alter_topic(
     after = realm.registry.transact(decide)
     overlays.announce_layer_keys(realm, [topic])
     return after.topic(topic)
+
+
+def announce_receiving_keys(realm: Handle) -> tuple[str, ...]:
+    """Lets the brokers whose keys are here announce by which keys they are handed the next epochs' (`keys.receiving`);
+    the topics for which one did."""
+    state, announced = realm.state(), list[str]()
+    for topic in state.topics:
+
+        def decide(now: RealmState, topic: str = topic) -> Sequence[Change]:
+            return realm.next_receiving_keys(now, topic, now.serving(topic))
+
+        if decide(state):
+            realm.registry.transact(decide)
+            announced.append(topic)
+    return tuple(announced)
 
 
 def _access(given: Access | str) -> Access:

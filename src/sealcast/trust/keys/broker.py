@@ -6,12 +6,17 @@ it (`PublishTopicKey`), so that it knows the topics it serves, in the epochs it 
 
 from __future__ import annotations
 
-from sealcast.errors import CannotOpen, NotFound
+from pathlib import Path
+from typing import Self
+
+from sealcast.errors import CannotOpen, Misuse, NotFound
 from sealcast.log.annals import JournalKey
 from sealcast.primitives import kdf
 from sealcast.primitives.secrets import KEY_BYTES, Secret
 from sealcast.trust.keys.holder import HolderSecrets
-from sealcast.trust.keys.topic_keys import TOPIC_KEY_INFO, TopicKeys, place
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.keys.receiving import ReceivingKeys
+from sealcast.trust.keys.topic_keys import NUMBER_BYTES, TOPIC_KEY_INFO, TopicKeys, place, received_by
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Topic
 
@@ -19,12 +24,29 @@ from sealcast.trust.realm.topics import Topic
 class BrokerSecrets(HolderSecrets):
     """What the end-point broker of paper 000 is trusted with."""
 
-    __slots__ = ()
+    __slots__ = ("_receiving",)
 
     KIND = "sealcast broker"
     FIELD = "journal"
     CALLED = "broker"
     ELSEWHERE = "run this where the realm was made, or copy the file there for the broker alone"
+
+    def __init__(self, identity: Identity, secret: Secret) -> None:
+        super().__init__(identity, secret)
+        self._receiving: ReceivingKeys | None = None
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        found = super().load(path)
+        found._receiving = ReceivingKeys(path, found.name)
+        return found
+
+    @property
+    def receiving(self) -> ReceivingKeys:
+        """The keys by which it is handed keys that it forgets one day; they lie beside its key file."""
+        if self._receiving is None:
+            raise Misuse("a broker's receiving keys lie beside its key file: load its secrets from there")
+        return self._receiving
 
     def topic_keys(self, state: RealmState, topic: Topic, epoch: int | None = None) -> TopicKeys:
         """The keys of a topic in an epoch (the current one, unless another is named), if they were handed to it."""
@@ -35,8 +57,13 @@ class BrokerSecrets(HolderSecrets):
                 f"broker {self.name!r} was not handed the key of topic {topic.name!r} in epoch {epoch}",
                 hint=f"the topic's center hands it over: sealcast topic serve {topic.name} {self.name}",
             )
+        at, number = place(topic.id, epoch, self.name), received_by(sealed)
         try:
-            opened = self.identity.kem.open(sealed, TOPIC_KEY_INFO, place(topic.id, epoch, self.name))
+            if number is None:
+                opened = self.identity.kem.open(sealed, TOPIC_KEY_INFO, at)
+            else:
+                key = self.receiving.own(topic, number)
+                opened = key.open(sealed[NUMBER_BYTES:], TOPIC_KEY_INFO, sealed[:NUMBER_BYTES] + at)
         except CannotOpen:
             raise CannotOpen(
                 f"the key of topic {topic.name!r} that was handed to broker {self.name!r} does not open with its keys",

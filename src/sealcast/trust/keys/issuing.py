@@ -68,8 +68,9 @@ class Issuer(Unpicklable):
         """What an epoch begins with: its key for the brokers that serve the topic, pair keys for all who may."""
         about = state.topic(topic)
         keys = self.keys(about)
-        brokers = [keys.for_broker(about, broker) for broker in _serving(state, about)]
-        return [*brokers, *self.pair_keys(state, about, state.entitled(topic, at_us), at_us)]
+        brokers = serving(state, about)
+        handed = [keys.for_broker(about, broker, state.receiving_key(topic, broker.name)) for broker in brokers]
+        return [*handed, *self.pair_keys(state, about, state.entitled(topic, at_us), at_us)]
 
     def credential(self, state: RealmState, topic: str, subscriber: str, at_us: int) -> Credential:
         """A token to subscribe with, signed by the topic's center."""
@@ -142,7 +143,8 @@ class Issuer(Unpicklable):
         # Earlier epochs that the center has forgotten it cannot hand over; the present one it must.
         center: CenterSecrets = self.center(about.center)
         lacking = [epoch for epoch in lacking if epoch == about.epoch or center.has(about, epoch)]
-        return [self.keys(about, epoch).for_broker(about, who) for epoch in lacking]
+        by = state.receiving_key(topic, broker)
+        return [self.keys(about, epoch).for_broker(about, who, by) for epoch in lacking]
 
 
 def has_center(state: RealmState, topic: Topic) -> bool:
@@ -187,7 +189,7 @@ def _held(state: RealmState, topic: Topic, entity: str, at_us: int) -> frozenset
     return frozenset((right, term.template) for right, term in terms.items() if not term.over(at))
 
 
-def _serving(state: RealmState, topic: Topic) -> list[Entity]:
+def serving(state: RealmState, topic: Topic) -> list[Entity]:
     """The brokers that served the topic's last epoch; all there are when this is its first.
 
     Of a layered topic, those that take its frames in, whatever they did before. Whoever routes what it cannot read is

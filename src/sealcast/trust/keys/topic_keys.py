@@ -22,21 +22,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sealcast.errors import CannotOpen, Misuse
-from sealcast.primitives import hpke, kdf
+from sealcast.primitives import hpke, hybrid, kdf
 from sealcast.primitives.groups import Exponent
 from sealcast.primitives.halves import MasterKey, UserPart, broker_half
 from sealcast.primitives.hpke import KemKey
 from sealcast.primitives.secrets import KEY_BYTES, Secret, Unpicklable
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import PublishPairKey, PublishTopicKey
+from sealcast.trust.realm.rules.topics import RECEIVED_KEY_BYTES
 
 if TYPE_CHECKING:
     from sealcast.trust.realm.state import Entity
-    from sealcast.trust.realm.topics import Topic
+    from sealcast.trust.realm.topics import ReceivingKey, Topic
 
 #: What a sealed key is for: part of what HPKE binds, so that it opens as nothing else.
 TOPIC_KEY_INFO: Final = b"sealcast topic key"
 PAIR_KEY_INFO: Final = b"sealcast pair key"
+#: Before a topic's key that is sealed to a receiving key: which of them.
+NUMBER_BYTES: Final = 8
 #: Before a content key: whether it opens everyone's events, or seals its holder's own.
 _READS, _PUBLISHES = b"\x01", b"\x02"
 #: Where a content key ends in what an entity is handed.
@@ -159,8 +162,18 @@ class TopicKeys(Unpicklable):
             topic.name, self.epoch, entity.name, hpke.seal(entity.kem_public, keys, PAIR_KEY_INFO, at)
         )
 
-    def for_broker(self, topic: Topic, broker: Entity) -> PublishTopicKey:
-        """The topic's key itself, sealed to one broker."""
+    def for_broker(self, topic: Topic, broker: Entity, by: ReceivingKey | None = None) -> PublishTopicKey:
+        """The topic's key itself, sealed to one broker: by a receiving key that the broker forgets one day, or by the
+        one in its certificate."""
         at = place(self.topic_id, self.epoch, broker.name)
-        sealed = hpke.seal(broker.kem_public, self._key.reveal(), TOPIC_KEY_INFO, at)
+        if by is None:
+            sealed = hpke.seal(broker.kem_public, self._key.reveal(), TOPIC_KEY_INFO, at)
+        else:
+            number = by.number.to_bytes(NUMBER_BYTES, "big")
+            sealed = number + hybrid.seal(by.public, self._key.reveal(), TOPIC_KEY_INFO, number + at)
         return PublishTopicKey(topic.name, self.epoch, broker.name, sealed)
+
+
+def received_by(sealed: bytes) -> int | None:
+    """The number of the receiving key that a topic's key is sealed to; None for the one in the certificate."""
+    return int.from_bytes(sealed[:NUMBER_BYTES], "big") if len(sealed) == RECEIVED_KEY_BYTES else None

@@ -53,6 +53,8 @@ MAY_STATE: Final[Mapping[type[Change], tuple[Voice, ...]]] = {
     changes.RotateTopic: _RULES_THE_TOPIC,
     # What a run seals depends on it: a broker's own word, and no other's.
     changes.BeginIncarnation: (Voice.SUBJECT,),
+    # Whoever could state it could read the topic's next epochs.
+    changes.AnnounceReceivingKey: (Voice.SUBJECT,),
     changes.PublishTopicKey: _MAKES_ITS_KEYS,
     changes.PublishPairKey: _MAKES_ITS_KEYS,
     changes.Grant: _RULES_THE_TOPIC,
@@ -117,7 +119,7 @@ def _subject(draft: Draft, change: Any) -> str:
             return draft.ended.read[change.id]
         case changes.AnnounceLayerKey() | changes.AnnouncePeer():
             return change.entity
-        case changes.BeginIncarnation():
+        case changes.BeginIncarnation() | changes.AnnounceReceivingKey():
             return change.broker
     subscriber: str = change.subscriber
     return subscriber

@@ -149,6 +149,8 @@ class AlterTopic:
     access: Access
     #: How long its frames are kept from now on; as before, without one.
     frames_kept_s: int | None = None
+    #: What brokers do with its keys of past epochs from now on; as before, without one.
+    past_keys: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,19 @@ class PublishTopicKey:
     epoch: int
     broker: str
     sealed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceReceivingKey:
+    """The public half of a key by which a broker is handed a topic's keys from now on, until its next. The private half
+    is forgotten when nobody needs what came by it (`keys.receiving`)."""
+
+    kind: ClassVar = "announce-receiving-key"
+    topic: str
+    broker: str
+    #: Each is one more than the one before.
+    number: int
+    public: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +402,7 @@ Change = (
     | CreateTopic
     | AlterTopic
     | RotateTopic
+    | AnnounceReceivingKey
     | PublishTopicKey
     | PublishPairKey
     | Grant

@@ -62,6 +62,7 @@ RULES: Final[Mapping[type[Change], Callable[[Draft, Any], None]]] = {
     changes.AttachSubscriber: homes.attach_subscriber,
     changes.SettleSubscriber: homes.settle_subscriber,
     changes.BeginIncarnation: topics.begin_incarnation,
+    changes.AnnounceReceivingKey: topics.announce_receiving_key,
     changes.PlaceNode: overlays.place_node,
     changes.RemoveNode: overlays.remove_node,
     changes.PlaceSubscriber: overlays.place_subscriber,

@@ -20,6 +20,7 @@ from sealcast.errors import ParameterRejected
 
 ALGORITHMS: Final = ("AES-GCM",)
 KEY_BITS: Final = (128, 192, 256)
+PAST_KEYS: Final = ("kept", "forgotten")
 #: Digits of a number written as text: bounds what parsing it can cost.
 _MAX_DIGITS: Final = 18
 
@@ -87,11 +88,14 @@ class KeyParameters:
     challenge_within_s: int = _MINUTE
     #: How old frames become that were committed: sealed pieces are the record. `FOR_EVER_S` keeps them for good.
     frames_kept_s: int = 7 * _DAY
+    #: What brokers do with keys of epochs that are over and of which they have no frames: `keys.receiving`.
+    past_keys: str = "kept"
 
     def __post_init__(self) -> None:
         _one_of("algorithm", self.algorithm, ALGORITHMS)
         _one_of("key_bits", self.key_bits, KEY_BITS)
         _one_of("token_hash", self.token_hash, tuple(h.value for h in TokenHash))
+        _one_of("past_keys", self.past_keys, PAST_KEYS)
         object.__setattr__(self, "token_hash", str(self.token_hash))
         for name, (least, most, unit) in BOUNDS.items():
             value = getattr(self, name)
@@ -110,6 +114,11 @@ class KeyParameters:
                 "messages would be stale",
                 "lower max_skew_s or raise stale_after_s",
             )
+
+    @property
+    def forgets(self) -> bool:
+        """Whether brokers forget the topic's keys of past epochs."""
+        return self.past_keys == "forgotten"
 
     @property
     def max_skew_us(self) -> int:

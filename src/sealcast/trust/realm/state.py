@@ -20,7 +20,7 @@ from sealcast.trust.certificates.roles import Role
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import Credential, FoundRealm, Right
 from sealcast.trust.realm.overlays import Overlay
-from sealcast.trust.realm.topics import Move, Stay, Terms, Topic, TopicState
+from sealcast.trust.realm.topics import Move, ReceivingKey, Stay, Terms, Topic, TopicState
 
 #: Looking for a near name among more than this many costs more than the hint is worth.
 _MAX_NAMES_COMPARED: Final = 2_000
@@ -233,6 +233,12 @@ class RealmState:
     def topic_key(self, topic: str, epoch: int, broker: str) -> bytes | None:
         """The topic's key, sealed to a broker, if it was handed to it."""
         return self.topic_state(topic).topic_keys.get((epoch, broker))
+
+    def receiving_key(self, topic: str, broker: str) -> ReceivingKey | None:
+        """The key by which a broker is handed the topic's; None where it has announced none, or the topic's brokers
+        forget nothing."""
+        found = self.topic_state(topic)
+        return found.receiving_keys.get(broker) if found.topic.parameters.forgets else None
 
     def pair_key(self, topic: str, epoch: int, entity: str) -> bytes | None:
         """The sealed pair key, if one was published."""

@@ -135,6 +135,13 @@ class LayerKey:
     publishes: bool = False
 
 
+class ReceivingKey(NamedTuple):
+    """The key by which a broker is handed a topic's keys, as it announced it last."""
+
+    number: int
+    public: bytes
+
+
 Terms = Mapping[Right, Term]
 _ALWAYS: Final[Terms] = {right: Term() for right in Right}
 _NEVER: Final[Terms] = {}
@@ -155,6 +162,8 @@ class TopicState:
     credentials: Mapping[str, Credential] = field(default_factory=dict)
     #: Sealed topic keys by (epoch, broker).
     topic_keys: Mapping[tuple[int, str], bytes] = field(default_factory=dict)
+    #: By which keys brokers are handed the topic's from now on, where they said so.
+    receiving_keys: Mapping[str, ReceivingKey] = field(default_factory=dict)
     #: Sealed pair keys by (epoch, entity).
     pair_keys: Mapping[tuple[int, str], bytes] = field(default_factory=dict)
     #: Keys that filters are sealed under, by (id, broker), each sealed to that broker.

@@ -52,6 +52,7 @@ class TopicTables:
         self.subscriptions = DraftTable(base.subscriptions)
         self.credentials = DraftTable(base.credentials)
         self.topic_keys = DraftTable(base.topic_keys)
+        self.receiving_keys = DraftTable(base.receiving_keys)
         self.pair_keys = DraftTable(base.pair_keys)
         self.filter_keys = DraftTable(base.filter_keys)
         self.stays = DraftTable(base.stays)

@@ -9,6 +9,7 @@ from sealcast.errors import Misuse, Rejected
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.realm.changes import (
     AlterTopic,
+    AnnounceReceivingKey,
     BeginIncarnation,
     CreateTopic,
     PublishPairKey,
@@ -17,12 +18,15 @@ from sealcast.trust.realm.changes import (
 )
 from sealcast.trust.realm.rules.draft import Draft, TopicTables
 from sealcast.trust.realm.rules.names import check_name
-from sealcast.trust.realm.topics import FIRST_EPOCH, Topic, TopicState
+from sealcast.trust.realm.topics import FIRST_EPOCH, ReceivingKey, Topic, TopicState
 
 GROUP_KEYS: Final = ("mosaic", "naive", "simple", "build-up", "clustered", "clustered-popular", "key-tree")
 MAX_PARTITIONS: Final = 1024
 TOPIC_ID_BYTES: Final = 16
 MAX_SEALED_KEY_BYTES: Final = 512
+#: Of a topic's key that is sealed to a broker's receiving key (`keys.receiving`), and of such a key's public half.
+RECEIVED_KEY_BYTES: Final = 1176
+RECEIVING_KEY_BYTES: Final = 1216
 INCARNATION_BYTES: Final = 16
 
 
@@ -64,7 +68,32 @@ def create_topic(draft: Draft, change: CreateTopic) -> None:
         group_keys=change.group_keys,
         chained_since=FIRST_EPOCH if change.chained else 0,
     )
+    _check_past_keys(topic)
     draft.open[change.name] = TopicTables(TopicState(topic))
+
+
+def _check_past_keys(topic: Topic) -> None:
+    if topic.parameters.forgets and topic.protection.peers:
+        raise Misuse(
+            f"topic {topic.name!r} has no brokers that could forget keys: its publishers and subscribers carry it",
+            hint="leave past_keys at kept",
+        )
+
+
+def announce_receiving_key(draft: Draft, change: AnnounceReceivingKey) -> None:
+    broker, tables = draft.holder(change.broker, Role.BROKER), draft.tables(change.topic)
+    if not tables.topic.parameters.forgets:
+        raise Misuse(
+            f"brokers keep their keys of topic {change.topic!r}: they are handed none by receiving keys",
+            hint=f"let them forget: sealcast topic alter {change.topic} --past-keys forgotten",
+        )
+    known = tables.receiving_keys.read.get(broker.name)
+    expected = 1 if known is None else known.number + 1
+    if change.number != expected:
+        raise Misuse(f"the next receiving key of {broker.name!r} has number {expected}, not {change.number}")
+    if len(change.public) != RECEIVING_KEY_BYTES:
+        raise Misuse(f"a receiving key has {RECEIVING_KEY_BYTES} bytes, not {len(change.public)}")
+    tables.receiving_keys.write()[broker.name] = ReceivingKey(change.number, change.public)
 
 
 def alter_topic(draft: Draft, change: AlterTopic) -> None:
@@ -73,6 +102,10 @@ def alter_topic(draft: Draft, change: AlterTopic) -> None:
     if change.frames_kept_s is not None:
         kept = replace(tables.topic.parameters, frames_kept_s=change.frames_kept_s)
         tables.topic = replace(tables.topic, parameters=kept)
+    if change.past_keys is not None:
+        said = replace(tables.topic.parameters, past_keys=change.past_keys)
+        tables.topic = replace(tables.topic, parameters=said)
+        _check_past_keys(tables.topic)
 
 
 def rotate_topic(draft: Draft, change: RotateTopic) -> None:
@@ -98,7 +131,8 @@ def publish_topic_key(draft: Draft, change: PublishTopicKey) -> None:
     broker, tables = draft.holder(change.broker, Role.BROKER), draft.tables(change.topic)
     if not FIRST_EPOCH <= change.epoch <= tables.topic.epoch:
         raise Misuse(f"topic {change.topic!r} is in epoch {tables.topic.epoch}; it has no epoch {change.epoch}")
-    _check_sealed("topic", change.sealed)
+    if len(change.sealed) != RECEIVED_KEY_BYTES:
+        _check_sealed("topic", change.sealed)
     if (change.epoch, broker.name) in tables.topic_keys.read:
         raise Misuse(f"broker {broker.name!r} has the key of topic {change.topic!r}, epoch {change.epoch}")
     tables.topic_keys.write()[(change.epoch, broker.name)] = change.sealed
