@@ -55,6 +55,23 @@ def test_files_that_the_documents_name_exist() -> None:
                 assert (ROOT / "src" / "sealcast" / path).exists(), f"{name} names {path}"
 
 
+def test_every_threat_names_the_test_that_mounts_it() -> None:
+    """By its file: a whole directory says nothing."""
+    text = (ROOT / "docs" / "threat-model.md").read_text()
+    tables = [re.split(r"(?<!\\)\|", line.strip("|")) for line in text.splitlines() if line.startswith("| ")]
+    threats, within = [], False
+    for cells in tables:
+        if cells[0].strip() == "threat" or (len(cells) == 3 and cells[0].strip() in ("who", "threat")):
+            within = cells[0].strip() == "threat"
+        elif within and not set(cells[0].strip()) <= {"-"}:
+            threats.append((cells[0].strip(), cells[-1]))
+    assert len(threats) > 100
+    for threat, tested in threats:
+        named = re.findall(r"`(tests/[^`]*)`", tested)
+        assert named, f"nothing is named for: {threat}"
+        assert all((ROOT / path.split("::")[0]).is_file() for path in named), f"{named} of: {threat}"
+
+
 def test_the_glossary_has_every_word_once_and_in_its_place() -> None:
     words = re.findall(r"^\| ([a-z][a-z ]*) \| ", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
     meant = [word for word in words if word != "word"]

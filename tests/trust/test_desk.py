@@ -18,6 +18,7 @@ from sealcast.control.envelopes import ProvenMessage
 from sealcast.control.service import Answer, ServiceRefused
 from sealcast.control.wallet import Wallet
 from sealcast.errors import Rejected, TokenRejected, Unavailable
+from sealcast.overlay.brokers import MoveHere, Node, requests_of
 from sealcast.primitives.p256 import P256SigningKey
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.filter_texts import OwnerFilters
@@ -159,6 +160,29 @@ def test_a_subscription_that_ended_is_its_owners_alone(world: World) -> None:
         for id in ("mine", "never")
     }
     assert len(answers) == 1, "ended, and never there, are the same to others"
+
+
+def test_a_move_on_a_closed_topic_is_refused_as_on_none(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.realm.create_topic("closed", SCHEMA, access=Access.GRANTED)
+
+    def answers() -> set[tuple[str, str, str, str | None]]:
+        here = services_at_hand(world.realm, lambda broker: requests_of(world.realm, broker))
+        with Correspondent(world.realm, world.realm.identity("mallory"), at_hand=here) as mallory:
+            return {
+                told(lambda topic=topic: mallory.ask_broker("broker", MoveHere.KIND, MoveHere(topic).to_bytes()), topic)  # type: ignore[misc]
+                for topic in ("closed", "absent")
+            }
+
+    assert len(answers()) == 1
+
+    def telling(node: Node, request: Any, now_us: int) -> Any:
+        """The weakened variant: one that looks the topic up first, and says so."""
+        world.realm.state().topic(MoveHere.from_bytes(request.message.body).topic)
+        return move(node, request, now_us)
+
+    move = Node._move
+    monkeypatch.setattr(Node, "_move", telling)
+    assert len(answers()) == 2, "she learns which of the two exists"
 
 
 def test_a_token_serves_in_its_time_and_epoch(world: World) -> None:
