@@ -27,6 +27,8 @@ _EDGES = (
     b"\xf6",
     b"\xff",
     b"\xff" * 8,
+    b"\x79\x20\x00" + b"x" * 0x2000,  # a long text, in CBOR
+    b'"' + b"y" * 0x2000 + b'"',  # and in JSON or a filter
 )
 
 
@@ -70,8 +72,16 @@ def test_nothing_but_refusals(name: str) -> None:
 
 
 def test_the_targets_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decoder that takes a second spelling, one that fails in another way, and a batch that reads what one does
-    not."""
+    """A decoder that takes a second spelling, one that fails in another way, one that repeats what it was given, and a
+    batch that reads what one does not."""
+
+    def echo(data: bytes, **limits: object) -> object:
+        raise FrameRejected("frame", f"what is {data.decode()}?")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cbor, "decode", echo)
+        with pytest.raises(AssertionError):
+            targets.run("cbor", b"x" * 3_000)
     with monkeypatch.context() as patch:
         patch.setattr(cbor, "decode", lambda data, **limits: 0)
         with pytest.raises(AssertionError):
