@@ -124,7 +124,7 @@ def reaches(handle: type[OpenRealm]) -> set[str]:
 
 def test_a_brokers_handle_reaches_its_own_secrets_and_no_others() -> None:
     administrators = set(dir(Realm)) - set(dir(OpenRealm))
-    assert set(dir(BrokerRealm)) & administrators == {"broker", "revocations", "state_at"}
+    assert set(dir(BrokerRealm)) & administrators == {"broker", "next_receiving_keys", "revocations", "state_at"}
     assert set(dir(EntityRealm)) & administrators == {
         "identity",
         "discovery_node",
