@@ -16,6 +16,7 @@ from sealcast.lab.drill import drill
 from sealcast.lab.theft.loot import steal
 from sealcast.lab.theft.reads import Reads
 from sealcast.lab.theft.tries import Tries
+from sealcast.model.protection import PROTECTIONS
 from sealcast.pipeline.retention import Retainer, first_kept, frame_steps
 from sealcast.primitives import hybrid
 from sealcast.primitives.hybrid import HybridKey
@@ -300,3 +301,27 @@ def test_a_key_that_is_moved_to_another_epoch_or_number_does_not_open(tmp_path: 
         with pytest.raises(CannotOpen):
             broker.topic_keys(moved, about, epoch)  # type: ignore[arg-type]
     assert broker.topic_keys(state, about)._key == keys._key
+
+
+@pytest.mark.parametrize("protection", [name for name, made in PROTECTIONS.items() if not made().peers])
+def test_every_protection_with_brokers_goes_on_through_epochs(tmp_path: Path, protection: str) -> None:
+    """What a broker forgets nobody misses: events of both epochs are read, and the retention has nothing to say."""
+    from tests.soak.small_realm import FILTERS, carried, publish
+
+    realm = Realm.create(tmp_path / "realm")
+    about = KeyParameters(past_keys="forgotten", grace_s=0)
+    realm.create_topic(TOPIC, SCHEMA, protection=protection, access="members", parameters=about)
+    realm.enrol_many(["ann", *FILTERS])
+    realm.subscribe(TOPIC, "low", FILTERS["low"])
+    for _ in range(2):
+        publish(realm, [0, 1])
+        carried(realm)
+        assert realm.maintain().receiving == (TOPIC,)
+        realm.rotate(TOPIC)
+    state = realm.state()
+    assert all(received_by(sealed) for sealed in state.topic_state(TOPIC).topic_keys.values())
+    retainer = Retainer(BrokerRealm(realm.paths.root), frame_steps(realm, [TOPIC], state.serving(TOPIC)))
+    retainer.once(realm.clock() + 21 * DAY_US)
+    assert not retainer._failed
+    with Subscriber(realm, TOPIC, "low", from_=0) as reader:
+        assert [event.payload for event in reader] == [b"0", b"1"] * 2
