@@ -70,9 +70,14 @@ def check(crowd: Crowd, seed: int) -> None:
         assert any(each.seconds > 0 for each in told) or sum(each.events for each in told) >= lacks, (seed, name, lacks)
     assert sum(peer.twice for peer in net.peers.values()) == 0, seed
     assert not net.closed, seed
-    before = (net.total("searches"), net.counts["links"])
+    searches, links, shared = net.total("searches"), net.counts["links"], net.shared_parents()
+    apart = net.total("searches apart")
     net.run(net.now + 120)
-    assert (net.total("searches"), net.counts["links"]) == before, (seed, "still moving")
+    moved = net.counts["links"] - links
+    assert net.total("searches") == searches, (seed, "still searching")
+    # Who moves leaves a parent to another of its seats, so that moves come to an end. Who cannot asks ever more rarely.
+    assert moved == shared - net.shared_parents(), (seed, "still moving")
+    assert net.total("searches apart") - apart <= 4 * shared, (seed, "still asking")
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -101,8 +101,7 @@ def test_a_parent_that_comes_later_takes_one_of_two_labels() -> None:
     net.join("split", ["root"])
     net.run(net.now + 200)
     assert parents(net, "split") == ["root", "root", "root"] and len(net.weakened) == 1
-    join_one(net, "wide", "1")
-    net.run(net.now + 200)
+    join_one(net, "wide", "1", seconds=500.0)
     assert sorted(map(str, parents(net, "split"))) == ["root", "root", "wide"]
     assert parents(net, "split")[0] == "root", "another subscription's label stays where it is"
     assert len(tokens(net, "wide", "split")) == 1

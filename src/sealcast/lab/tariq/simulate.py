@@ -336,6 +336,18 @@ class Simulation:
                     if self.peers[child.peer].alive:
                         self._check_cover(child.peer, child.seat, SeatAddress(name, view.seat))
 
+    def shared_parents(self) -> int:
+        """How many more seats there are than parents, over all subscriptions and trees of living peers."""
+        found = 0
+        for name in self.living():
+            groups = defaultdict[tuple[str, int], list[PeerId]](list)
+            for view in self.peers[name].node.seats():
+                if view.parent is not None:
+                    plan = self.peers[name].credentials.seats[view.seat]
+                    groups[plan.attribute, plan.group].append(view.parent.peer)
+            found += sum(len(parents) - len(set(parents)) for parents in groups.values())
+        return found
+
     def depths(self) -> dict[str, list[int]]:
         """The depth of every seat, by attribute."""
         found = defaultdict(list)

@@ -186,6 +186,7 @@ class PeerNode:
         self._core.now, self._core.rendezvous = now, tuple(dict.fromkeys(rendezvous))
         self._passing.meet()
         self._comparing.meet()
+        self._searching.again()
         return self._done()
 
     def publish(self, event: bytes, now: float, to: PeerId | None = None) -> list[PeerEffect]:
@@ -218,6 +219,7 @@ class PeerNode:
         for seat in core.seats.values():
             self._searching.reprove(seat)
             core.timers.set(("children", seat.number), now + 2 * core.settings.offer_seconds)
+        self._searching.again()
         self._passing.reconsider()
         return self._done()
 

@@ -213,6 +213,8 @@ class PeerSettings:
     #: Pauses between rounds of a search grow from the first to the second, with jitter.
     retry_seconds: float = 1.0
     retry_most_seconds: float = 60.0
+    #: The longest pause of a seat that has a place and looks for a parent of its own.
+    apart_most_seconds: float = 3_600.0
     #: Recent events that a peer keeps for children that were away.
     kept_events: int = 4_096
     kept_bytes: int = 64 << 20

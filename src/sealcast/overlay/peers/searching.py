@@ -6,7 +6,8 @@ that was displaced skips the step that displaces others. So every displacement b
 ends: without this rule peers that do not cover each other displace one another for ever (finding F11).
 
 Where parents route, a seat whose parent routes for another seat of the same subscription keeps that place and goes on
-asking, more and more rarely, until it finds a parent of its own. Peers that could be one may come later.
+asking until it finds a parent of its own: peers that could be one may come later. Each pause is twice as long as the
+last. Such a seat takes a free place or none, so that every move leaves fewer seats that share a parent, and this ends.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Searching:
             return
         ask = core.credentials.ask(seat.number)
         seat.round = SearchRound(core.new_search(), urgency, ask.key, chosen)
-        core.counts["searches"] += 1
+        core.counts["searches apart" if seat.rooted else "searches"] += 1
         heard = tuple(seat.heard.items()) if seat.children else ()
         body = Search(
             seat.round.search, core.name, seat.number, seat.plan.attribute, ask.request, urgency, heard, hops=0
@@ -103,8 +104,9 @@ class Searching:
     def _pause(self, seat: Seat) -> None:
         core, settings = self._core, self._core.settings
         seat.round = None
-        cycle = min(seat.rounds // len(LADDER), 16)
-        pause = min(settings.retry_seconds * 2**cycle, settings.retry_most_seconds)
+        cycle = seat.rounds if seat.rooted else seat.rounds // len(LADDER)
+        most = settings.apart_most_seconds if seat.rooted else settings.retry_most_seconds
+        pause = min(settings.retry_seconds * 2 ** min(cycle, 16), most)
         core.timers.set(("search", seat.number), core.now + pause * core.rng.uniform(0.5, 1.5))
 
     def _next(self, seat: Seat) -> None:
@@ -128,6 +130,13 @@ class Searching:
             self._pause(seat)
         else:
             self._core.timers.cancel(("search", seat.number))
+
+    def again(self) -> None:
+        """Others may be there now: seats that share a parent with another of their group ask soon."""
+        for seat in self._core.seats.values():
+            if self._crowded(seat) and seat.round is None and seat.pending is None:
+                seat.rounds = 0
+                self._pause(seat)
 
     def on_timer(self, seat: Seat) -> None:
         """Nothing came in time: an offer to fall back on is taken, or the next round begins."""
