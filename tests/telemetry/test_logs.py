@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import secrets
 import signal
 import subprocess
 import sys
@@ -24,9 +23,9 @@ SEALCAST = str(Path(sys.executable).with_name("sealcast"))
 @pytest.mark.parametrize(
     "secret",
     [
-        secrets.token_hex(16),
-        secrets.token_hex(64).upper(),
-        "aB3" + secrets.token_urlsafe(32),
+        "0123456789abcdef" * 2,
+        "0123456789ABCDEF" * 8,
+        "aB3-_xYz0123456789QwertyUIOPasdfGHJKlzxcVBNM",
         "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2Vw\n-----END PRIVATE KEY-----",
         "-----BEGIN PRIVATE KEY-----\ncut off",
     ],
