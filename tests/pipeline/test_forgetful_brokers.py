@@ -253,9 +253,11 @@ def test_a_broker_that_lost_its_keys_comes_back_with_the_next_epoch(tmp_path: Pa
 def test_commands_say_who_cannot_forget_yet(tmp_path: Path) -> None:
     realm = a_realm(tmp_path, "kept")
     at = ("--realm", realm.paths.root)
+    assert "steals a broker's files" in sealcast("explain", TOPIC, *at).out
     altered = sealcast("topic", "alter", TOPIC, "--past-keys", "forgotten", *at)
     assert "but not those of the present one: broker" in altered.out
     assert sealcast("topic", "show", TOPIC, "--json", *at).document["lasting_keys"] == ["broker"]
+    assert "never forgotten by broker: rotate" in sealcast("explain", TOPIC, *at).out
     sealcast("topic", "rotate", TOPIC, *at)
     shown = sealcast("topic", "show", TOPIC, *at).out
     assert "forget keys of past epochs" in shown and "present one" not in shown

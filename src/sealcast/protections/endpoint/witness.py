@@ -6,7 +6,7 @@ from typing import Final
 
 from sealcast.protections.endpoint.audit import EndpointAudit
 from sealcast.protections.port import Explanation, Party, WitnessSide
-from sealcast.protections.witness import filters_seen
+from sealcast.protections.witness import filters_seen, past_keys
 from sealcast.protections.witness.sides import ReadingWitness
 from sealcast.trust.realm.state import RealmState
 
@@ -62,6 +62,7 @@ class EndpointWitness(ReadingWitness):
             "A subscriber keeps what it was sent before a revocation. A revocation counts from the next batch on.",
             "For the system, whoever has secrets/broker.key and what unlocks it is the broker. "
             "Likewise, whoever has entities/NAME.key is NAME.",
+            past_keys.left(state, topic),
         ]
         return Explanation(
             "the end-point broker: the process that runs the pipeline, with secrets/broker.key", parties, left

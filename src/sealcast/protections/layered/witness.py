@@ -26,7 +26,7 @@ from sealcast.protections.layered.layering import layering_of
 from sealcast.protections.layered.parties import Vantage
 from sealcast.protections.layered.tree import Tree
 from sealcast.protections.port import Audit, Explanation, Party, WitnessSide
-from sealcast.protections.witness import facts, mailboxes
+from sealcast.protections.witness import facts, mailboxes, past_keys
 from sealcast.protections.witness.answer import WhyAnswer
 from sealcast.protections.witness.facts import LedgerTally
 from sealcast.protections.witness.mailboxes import Found, Ints, ReceivedDelivery
@@ -149,7 +149,8 @@ class LayeredWitness(Witness[HopPiece]):
         )
         live = [e.name for e in state.entities.values() if not e.revoked and e.name not in overlay.parents]
         able = sum(state.may_publish(topic, name) for name in live)
-        return Explanation(trusted, parties, _left(able, layering_of(state, topic)), vantage.coalitions())
+        left = [*_left(able, layering_of(state, topic)), past_keys.left(state, topic)]
+        return Explanation(trusted, parties, left, vantage.coalitions())
 
 
 WITNESS: Final[WitnessSide] = LayeredWitness()

@@ -8,7 +8,7 @@ from typing import Final
 from sealcast.protections.enveloped.audit import EnvelopedAudit
 from sealcast.protections.enveloped.envelope import lengths
 from sealcast.protections.port import Explanation, Party, WitnessSide
-from sealcast.protections.witness import filters_seen
+from sealcast.protections.witness import filters_seen, past_keys
 from sealcast.protections.witness.sides import ReadingWitness
 from sealcast.trust.realm.state import RealmState
 
@@ -23,7 +23,7 @@ class PayloadWitness(ReadingWitness):
         return Explanation(
             "brokers with attributes and filters, and nobody but the key center and readers with payloads",
             _parties(sorted(about.protection.hidden), publishers, readers, filters_seen.in_registry(state, topic)),
-            _left(about.protection.step),
+            [*_left(about.protection.step), past_keys.left(state, topic)],
         )
 
 

@@ -9,6 +9,7 @@ from sealcast.protections.enveloped.envelope import lengths
 from sealcast.protections.port import Explanation, Party
 from sealcast.protections.searchable.keys import settings_of
 from sealcast.protections.searchable.leaks import tag_leak
+from sealcast.protections.witness import past_keys
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Topic
 
@@ -28,7 +29,7 @@ def explained(state: RealmState, topic: str) -> Explanation:
     return Explanation(
         "nobody but the key center, as long as no broker colludes with anyone who may publish or read",
         [_coalition(here), *_users(len(publishers), len(readers), tag_bits), *_others()],
-        _left(about, tag_bits),
+        [*_left(about, tag_bits), past_keys.left(state, topic)],
     )
 
 
