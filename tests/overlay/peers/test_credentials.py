@@ -82,16 +82,53 @@ def test_where_there_are_too_few_parents_the_peer_is_told() -> None:
 @pytest.mark.parametrize("seed", range(48))
 def test_two_roots_are_two_parents_whatever_the_dice_say(seed: int) -> None:
     """Whom a seat asks is random. One of sixteen such peers had both labels below one root, for ever."""
-    net = Simulation(seed, settings=PeerSettings(dissemination=Dissemination.ROUTING), wire=True)
-    for root in ("one", "other"):
-        net.add(root, roots=["a"])
-    for root in ("one", "other"):
-        net.join(root)
+    net = two_roots(seed, PeerSettings(dissemination=Dissemination.ROUTING))
     net.subscriber("split", [{"a": ("01",)}], split=2)
     net.join("split", ["one", "other"])
     net.run(60)
     assert set(parents(net, "split")) == {"one", "other"}
     assert not net.weakened
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["process", "host"])
+@pytest.mark.parametrize("seed", range(6))
+def test_when_one_of_two_roots_dies_the_other_has_both_labels_until_it_is_back(seed: int, silent: bool) -> None:
+    """Rather with a weaker protection than without events, but for no longer than need be."""
+    net = two_roots(seed, PeerSettings(dissemination=Dissemination.ROUTING))
+    net.subscriber("split", [{"a": ("01",)}], split=2)
+    net.join("split", ["one", "other"])
+    net.run(60)
+    net.crash("one", silent=silent)
+    net.run(net.now + 80)
+    assert parents(net, "split") == ["other", "other"]
+    assert [each.parent for each in net.weakened] == ["other"]
+    net.restart("one", ["other"])
+    net.run(net.now + 120)
+    assert set(parents(net, "split")) == {"one", "other"}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_full_root_takes_one_more_rather_than_leave_two_labels_at_another(seed: int) -> None:
+    settings = replace(ROUTING, root_children=1, children=1)
+    net = two_roots(seed, settings)
+    for n in range(4):
+        net.subscriber(f"p{n}", [{"a": (format(n + 8, "08b"),)}])
+        net.join(f"p{n}", ["one", "other"])
+        net.run(net.now + 60)
+    net.subscriber("split", [{"a": ("01",)}], split=2)
+    net.join("split", ["one", "other"])
+    net.run(net.now + 120)
+    assert set(parents(net, "split")) == {"one", "other"}
+    assert not net.homeless()
+
+
+def two_roots(seed: int, settings: PeerSettings) -> Simulation:
+    net = Simulation(seed, settings=settings, wire=True)
+    for root in ("one", "other"):
+        net.add(root, roots=["a"])
+    for root in ("one", "other"):
+        net.join(root)
+    return net
 
 
 def test_a_parent_that_comes_later_takes_one_of_two_labels() -> None:

@@ -53,10 +53,10 @@ def until(holds: Callable[[], object], within: float = 90.0, what: Callable[[], 
 class Field:
     """A realm whose peers are processes, and what should have arrived."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **settings: object) -> None:
         self.realm = Realm.create(directory / "realm")
         self.realm.enrol_many(["pub-1", "pub-2", *WANTED])
-        self.realm.create_topic(TOPIC, SCHEMA, protection=protection_of("attribute"), access="members")
+        self.realm.create_topic(TOPIC, SCHEMA, protection=protection_of("attribute", settings), access="members")
         for name, (text, _) in WANTED.items():
             self.realm.subscribe(TOPIC, name, text)
         self.nursery = Nursery(directory / "realm", directory / "out")
@@ -248,3 +248,52 @@ def test_a_peer_runs_in_one_process(field: Field) -> None:
     second = field.nursery.start("hot", options=QUICK)
     until(lambda: not second.alive)
     assert "another process runs the peer of 'hot'" in second.said() and first.alive
+
+
+def test_parts_of_a_split_label_have_parents_in_different_processes(tmp_path: Path) -> None:
+    """Two rendezvous, a process each: each routes by one part's token and passes on that part's events alone. When one
+    is killed, the other takes both parts; when it is back, they part again."""
+    with closing(Field(tmp_path, routing=True, split=2)) as field:
+        processes = {name: field.nursery.start(name) for name in ("pub-1", "pub-2", "hot")}
+        field.publish("pub-1", (9, "b2"), (3, "b2"))
+        field.publish("pub-2", (13, "b2"))
+        field.arrived("hot")
+        apart(field)
+        until(lambda: len(passed_on(field, "pub-1") | passed_on(field, "pub-2")) == 2, what=field.said)
+        before = passed_on(field, "pub-1") | passed_on(field, "pub-2")
+        field.publish("pub-1", *((heat, "b2") for heat in (1, 8, 10, 12, 13, 14, 15)))
+        field.arrived("hot")
+        until(lambda: len(passed_on(field, "pub-1") | passed_on(field, "pub-2")) == 8, what=field.said)
+        halves = [passed_on(field, name) - before for name in ("pub-1", "pub-2")]
+        assert sorted(map(len, halves)) == [2, 4] and not halves[0] & halves[1], "nothing by both, and not the 1"
+
+        processes["pub-1"].kill()
+        field.publish("pub-2", (8, "b2"), (12, "b2"), (4, "b2"))
+        field.arrived("hot")
+        until(lambda: set(parents(field, "hot")) == {"pub-2"}, what=field.said)
+        assert "two places of one subscription are below pub-2" in processes["hot"].said()
+        processes["pub-1"] = field.nursery.start("pub-1")
+        apart(field)
+        field.publish("pub-1", (11, "b2"), (15, "b2"))
+        field.arrived("hot")
+        until(lambda: waiting(field, "pub-1") == waiting(field, "pub-2") == 0)
+        report = PeersAudit(field.realm, TOPIC).run(lambda done: None)
+        assert report.ok, report.problems
+
+
+def apart(field: Field) -> None:
+    """Waits until both parts of `hot` have parents, in different processes."""
+    until(lambda: sorted(map(str, parents(field, "hot"))) == ["pub-1", "pub-2"], within=300.0, what=field.said)
+
+
+def parents(field: Field, name: str) -> list[str | None]:
+    shown = status.read(field.realm, name)
+    return [] if shown is None or not shown["topics"] else [s["parent"] for s in shown["topics"][TOPIC]["seats"]]
+
+
+def passed_on(field: Field, name: str) -> set[bytes]:
+    """Events that a peer passed on, by its own log."""
+    state = field.realm.state()
+    key, about = VerifyKey(state.entity(name).verify_key), state.topic(TOPIC)
+    with PeerLogReader(field.realm.paths.topic(TOPIC, name).peer_log, about.id, name, key) as log:
+        return {each.event for record in log.records() for each in record.entries if each.kind is EntryKind.FORWARDED}

@@ -43,6 +43,8 @@ LADDER: Final[tuple[tuple[Urgency, bool], ...]] = (
 #: Of a seat that was displaced.
 DISPLACED_LADDER: Final = tuple(step for step in LADDER if step[0] is not Urgency.DISPLACE)
 MAX_FALLBACKS: Final = 8
+#: A rendezvous that was down is left in peace for so many searches, if there are others.
+DOWN_SEARCHES: Final = len(LADDER) + 1
 MAX_CONTACTS: Final = 256
 
 
@@ -52,6 +54,8 @@ class Searching:
     def __init__(self, core: PeerCore) -> None:
         self._core = core
         self._contacts: dict[PeerId, None] = {}
+        #: When a rendezvous was last out of reach.
+        self._down: dict[PeerId, float] = {}
 
     # --- rounds ---------------------------------------------------------------------------------
 
@@ -64,7 +68,10 @@ class Searching:
             del self._contacts[next(iter(self._contacts))]
 
     def forget(self, peer: PeerId) -> None:
+        """A peer is out of reach."""
         self._contacts.pop(peer, None)
+        if peer in self._core.rendezvous:
+            self._down = {peer: self._core.now, **{each: at for each, at in self._down.items() if each != peer}}
 
     def start(self, seat: Seat, contact: PeerId | None = None) -> None:
         """Begins a search at its first step, at `contact` if one is named."""
@@ -74,9 +81,7 @@ class Searching:
 
     def _begin(self, seat: Seat, contact: PeerId | None = None) -> None:
         core = self._core
-        ladder = DISPLACED_LADDER if seat.displaced else LADDER
-        # Who has a place takes none from others for a better one.
-        urgency, at_rendezvous = (Urgency.FREE, True) if seat.rooted else ladder[seat.rounds % len(ladder)]
+        urgency, at_rendezvous = self._step(seat)
         # A seat with children begins at a rendezvous: only a root can be sure not to be below it.
         chosen = contact or self._contact(seat, at_rendezvous or bool(seat.children))
         if chosen is None:
@@ -92,14 +97,34 @@ class Searching:
         core.send(chosen, None, None, body)
         core.timers.set(("search", seat.number), core.now + core.settings.search_seconds)
 
-    def _contact(self, seat: Seat, rendezvous: bool) -> PeerId | None:
-        """Whom to ask: somebody who could be a parent of its own for this seat, if anybody is known."""
+    def _step(self, seat: Seat) -> tuple[Urgency, bool]:
+        """How urgently a seat asks now, and whether it begins at a rendezvous."""
+        if not seat.rooted:
+            ladder = DISPLACED_LADDER if seat.displaced else LADDER
+            return ladder[seat.rounds % len(ladder)]
+        # Who has a place takes none from others for a better one. A root that is full has one more in the end.
+        return (Urgency.OVERFLOW if seat.rounds % 2 and self._apart(seat, self._roots()) else Urgency.FREE), True
+
+    def _roots(self) -> list[PeerId]:
+        """The rendezvous that can be asked: not those that were down a moment ago, if there are others."""
         core = self._core
         roots = [each for each in core.rendezvous if not core.conduct.banned(each, core.now)]
+        since = core.now - DOWN_SEARCHES * core.settings.search_seconds
+        return [each for each in roots if self._down.get(each, since) <= since] or roots
+
+    def _apart(self, seat: Seat, peers: list[PeerId]) -> list[PeerId]:
+        return [each for each in peers if not self._weak(seat, each)]
+
+    def _contact(self, seat: Seat, rendezvous: bool) -> PeerId | None:
+        """Whom to ask: somebody who could be a parent of its own for this seat, if anybody is known. If none of them
+        answered, it asks the parents of its group in the end: they are alive."""
+        core, roots = self._core, self._roots()
         known = [each for each in self._contacts if not core.conduct.banned(each, core.now)]
         choice = roots if rendezvous or not known else known
-        apart = [each for each in choice if not self._weak(seat, each)]
-        return core.rng.choice(apart or choice) if choice else None
+        best = self._apart(seat, choice)
+        if rendezvous and not seat.rooted and seat.rounds >= len(LADDER):
+            best = [each for each in choice if each not in best]
+        return core.rng.choice(best or choice) if choice else None
 
     def _pause(self, seat: Seat) -> None:
         core, settings = self._core, self._core.settings
@@ -157,7 +182,7 @@ class Searching:
         if good:
             self._take(seat, good[0])
             return True
-        if round.urgency is not Urgency.OVERFLOW:
+        if round.urgency is not Urgency.OVERFLOW or seat.rooted:
             return False
         self._core.effects.append(Weakened(seat.number, round.fallback[0].peer))
         self._take(seat, round.fallback[0])
