@@ -137,8 +137,9 @@ def run(quick: bool, told: Told) -> Report:
     found = dict(zip(points, run_all(points, measure_traffic, told, lambda p: p.peers * p.split), strict=True))
     rows = [*_key_rows(counts, costs), *_traffic_rows(found)]
     notes = (
-        f"random ranges on {ATTRIBUTES} attributes of {1 << DEPTH} values; the bound that the paper prints is "
-        f"{ATTRIBUTES * DEPTH} credentials; a range can take {2 * DEPTH - 2}, not log2 Z = {DEPTH}",
+        f"random ranges on {ATTRIBUTES} attributes of {1 << DEPTH} values; the paper's bound of log2 Z = {DEPTH} "
+        f"credentials for each is too low: a range can take 2 log2 Z - 2 = {2 * DEPTH - 2}, and two of them "
+        f"{ATTRIBUTES * (2 * DEPTH - 2)}, for any number of subscribers",
         f"a new epoch: {1000 * costs.issue_label:.2f} ms for a label's key and {1000 * costs.issue_request:.1f} ms for "
         f"a connection request, {REQUESTS} of them a label, which has a pairing for each slot; the whole grows with "
         "subscribers, no subscriber's part does, and requests are nearly all of it",
@@ -164,9 +165,16 @@ def _key_rows(counts: Sequence[KeyCount], costs: CryptoCosts) -> Iterator[Row]:
         yield _cells(
             cell="keys of a subscriber",
             subscribers=count.subscribers,
-            printed=f"at most {ATTRIBUTES * DEPTH}, whoever else there is",
-            measured=f"{count.mean:.1f}, at most {count.most}",
-            agrees=count.most <= ATTRIBUTES * DEPTH and abs(count.mean / counts[-1].mean - 1) < 0.1,
+            printed="as many, whoever else there is",
+            measured=f"{count.mean:.1f}",
+            agrees=abs(count.mean / counts[-1].mean - 1) < 0.1,
+        )
+        yield _cells(
+            cell="most keys of a subscriber",
+            subscribers=count.subscribers,
+            printed=f"{ATTRIBUTES * DEPTH}",
+            measured=f"{count.most}",
+            agrees=count.most <= ATTRIBUTES * DEPTH,
         )
         yield _cells(
             cell="a new epoch at the key server",
