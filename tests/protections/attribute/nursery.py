@@ -104,7 +104,8 @@ class PeerProcess:
             time.sleep(0.01)
 
     def said(self) -> str:
-        return self.out.read_text()
+        """What it printed; nothing while it has not begun."""
+        return self.out.read_text() if self.out.exists() else ""
 
 
 class Nursery:

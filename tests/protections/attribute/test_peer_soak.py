@@ -133,14 +133,15 @@ class Town:
         with Subscriber(self.realm, TOPIC, name, from_=0) as reader:
             return sorted(int(event.payload) for event in reader)
 
-    def homeless(self) -> dict[str, str]:
-        """Peers that do not run or lack a place, and what each says of itself."""
+    def homeless(self) -> list[str]:
+        """Peers that do not run or lack a place."""
         shown = {each["entity"]: each for each in status.all_here(self.realm)}
-        return {
-            name: f"{shown.get(name)}\n{self.running[name].said()[-800:]}"
-            for name in self.names
-            if not (name in shown and shown[name]["live"] and _has_places(shown[name]))
-        }
+        return [name for name in self.names if not (name in shown and shown[name]["live"] and _has_places(shown[name]))]
+
+    def why_homeless(self) -> str:
+        """What each of them says of itself."""
+        found = [(name, status.read(self.realm, name), self.running[name].said()[-800:]) for name in self.homeless()]
+        return "\n".join(f"{name} has no place: {shown}\n{said}" for name, shown, said in found)
 
     def goes_on(self, publisher: str) -> None:
         """Publishes, and waits until something of it arrives on this side of the cable."""
@@ -220,7 +221,7 @@ def drill(directory: Path, peers: int, kills: int, events: int, seed: int, heart
             for name in town.names:
                 town.start(name)
             note("all are started")
-            until(lambda: not town.homeless(), within=900.0, what=town.homeless)
+            until(lambda: not town.homeless(), within=900.0, what=town.why_homeless)
             note(f"{peers} processes have their places, on {town.check_containment()} links")
             town.publish(events // 4)
             # (1) killed at random, one after the other, and back after a while
@@ -262,7 +263,7 @@ def drill(directory: Path, peers: int, kills: int, events: int, seed: int, heart
             assert not missing, f"after healing these still lack events: {late}\n{said}"
             wanted = sum(len(town.expected(name)) for name in town.filters)
             note(f"{len(town.published)} events, {wanted} deliveries, each once")
-            until(lambda: not town.homeless(), within=300.0, what=town.homeless)
+            until(lambda: not town.homeless(), within=300.0, what=town.why_homeless)
             # (4) nobody moves any more, parents cover their children, and peers' own logs agree
             town.settles(within=600.0)
             note(f"nobody moves; {town.check_containment()} links")
