@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from sealcast.broker.tables import SubscriptionTable, TableCache
 from sealcast.errors import Bug, FrameRejected
-from sealcast.filters import bits
 from sealcast.mqtt.messages import Message
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.searchable.search import DEFAULT_PREFILTER
@@ -88,10 +87,9 @@ class MessageMatcher(Unpicklable):
             return found
         table, at = self._table(topic), self._realm.clock()
         numbers, publishers, epochs, blocks = zip(*read, strict=True)
-        subscriptions = table.subscriptions
-        served = (subscriptions.from_us <= at) & (at < subscriptions.until_us)
-        rows, columns = bits.pairs(table.sealed.search(publishers, epochs, blocks))
-        reached = served[columns]
+        # Most messages come alone, and match few of many filters: what is done for each stays with those.
+        rows, columns = table.sealed.pairs(publishers, epochs, blocks)
+        reached = (table.subscriptions.from_us[columns] <= at) & (at < table.subscriptions.until_us[columns])
         for row, user in zip(rows[reached].tolist(), table.users[columns[reached]].tolist(), strict=True):
             found[numbers[row]] |= {user}
         may = {user for users in found for user in users if self._state.may_subscribe(topic, user, at)}

@@ -103,8 +103,13 @@ class SealedIndex(Unpicklable):
     def search(self, publishers: Sequence[str], epochs: Sequence[int], blocks: Sequence[bytes]) -> bits.Words:
         """What events match, by who sealed the labels of each, in which epoch, and its block. A block that cannot be
         searched matches nothing."""
+        return bits.pack(*self.pairs(publishers, epochs, blocks), len(blocks), self._width)
+
+    def pairs(self, publishers: Sequence[str], epochs: Sequence[int], blocks: Sequence[bytes]) -> tuple[Ints, Ints]:
+        """What `search` finds, as rows of events and columns of the table: no work for filters that nothing matches."""
         with self._lock:
             rows, numbers = self._index.search(publishers, epochs, blocks, self._halves.of).pairs()
         places = np.searchsorted(self._numbers, numbers)
-        mine = np.isin(numbers, self._numbers)
-        return bits.pack(rows[mine], self._columns[places[mine]], len(blocks), self._width)
+        mine = places < len(self._numbers)
+        mine[mine] = self._numbers[places[mine]] == numbers[mine]
+        return rows[mine], self._columns[places[mine]]
