@@ -160,7 +160,8 @@ def searched(world: PaperKeys, count: int, rounds: int) -> Cells:
         return packed_block([world.publisher.trapdoor(topic(number))])
 
     none, last = block(count + 1_000_000), block(count - 1)
-    first = _ms(lambda: search(last), 1)
+    # A topic is seen first only once, so each round takes another.
+    first = min(_ms(partial(search, block(number)), 1) for number in range(max(0, count - rounds), count))
     assert search(none) == 0 and search(last) == 1
     yield "A4, no match", _ms(lambda: search(none), 10 * rounds)
     yield "A4, first match", first
