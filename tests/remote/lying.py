@@ -53,6 +53,9 @@ class Liar:
         self.lie: Lie = the_truth
         #: What every answer says that the newest version of the registry is; None for the truth.
         self.version: int | None = None
+        #: What is sent to whoever follows a ledger, and then the stream ends; without it there are no streams, so that
+        #: clients ask, and are lied to.
+        self.stream: list[bytes] | None = None
 
     def app(self, hub: Hub) -> Any:
         honest = GatewayApp(hub)
@@ -60,6 +63,9 @@ class Liar:
         async def answer(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] != "http":
                 await honest(scope, receive, send)
+                return
+            if scope["path"].endswith("/follow"):
+                await self._follow(send)
                 return
             raw = await _body(receive)
             query = {name: values[0] for name, values in parse_qs(scope["query_string"].decode()).items()}
@@ -88,6 +94,13 @@ class Liar:
             await send({"type": "http.response.body", "body": body})
 
         return answer
+
+    async def _follow(self, send: Any) -> None:
+        status, kind = (404, b"application/problem+json") if self.stream is None else (200, b"application/cbor-seq")
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
+        for part in self.stream or ():
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b"{}" if self.stream is None else b""})
 
 
 async def _body(receive: Any) -> bytes:

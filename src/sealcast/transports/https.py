@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import os
 import random
+import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -103,6 +105,31 @@ class Connection(Closing, Unpicklable):
         """Sends what may be sent twice; the value of the answer. Tried for `patience_s`, else until the deadline."""
         data = None if body is None else cbor.encode(body)
         return self._decoded(self._repeated(method, path, data, 0.0, patience_s=patience_s))
+
+    @contextmanager
+    def stream(self, path: str, query: Mapping[str, int | str], silence_s: float) -> Iterator[Streamed]:
+        """An answer without end, part by part; it ends when nothing comes for `silence_s`. It is tried once."""
+        headers = {"accept": f"{CBOR}-seq, {problems.MEDIA_TYPE}"}
+        try:
+            answer = self._connections().urlopen(
+                "GET",
+                _with(path, query),
+                headers=headers,
+                timeout=urllib3.Timeout(connect=CONNECT_S, read=silence_s),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
+            )
+        except (HTTPError, OSError, ssl.SSLError) as error:
+            raise self._unreachable(_why(error)) from None
+        try:
+            if answer.status != 200:
+                raise problems.error_of(answer.status, _read(answer, MAX_PROBLEM_BYTES) or b"", str(self.address))
+            self._heard(answer.headers.get(VERSION_HEADER))
+            yield Streamed(answer, self)
+        finally:
+            answer.close()
 
     def close(self) -> None:
         with self._lock:
@@ -219,6 +246,27 @@ class Connection(Closing, Unpicklable):
                 f"{self.address} answers with what is no deterministic CBOR: {error.message}",
                 hint="is something else listening there?",
             ) from None
+
+
+class Streamed:
+    """The parts of an answer without end."""
+
+    def __init__(self, answer: urllib3.BaseHTTPResponse, connection: Connection) -> None:
+        self._answer, self._connection = answer, connection
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._answer.read_chunked(decode_content=False)
+        except (HTTPError, OSError, ssl.SSLError, ValueError, AttributeError) as error:
+            # The last two are what a response says whose connection another thread has closed.
+            raise self._connection._unreachable(_why(error)) from None
+
+    def close(self) -> None:
+        """From another thread: whoever reads sees the end."""
+        sock = getattr(self._answer.connection, "sock", None)
+        if isinstance(sock, socket.socket):
+            with suppress(OSError):
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def path_of(*names: str | bytes) -> str:
