@@ -59,13 +59,17 @@ class Mirror(Store):
         self._upstream = upstream
         self._believe: Believe | None = None
         self._turn = threading.RLock()
+        #: A version that the copy has, as this process last saw it: a copy only grows.
+        self._had = 0
 
     def catch_up(self, believe: Believe) -> None:
         """Takes in what is newer, if it is time to ask for it. Goes on with what is there, if there is anything, while
         nobody answers."""
         with self._turn:
             self._believe = believe
-            newest = self.read(lambda rows: rows.newest())
+            if self._had and not self._upstream.newer(self._had):
+                return  # a publisher looks with every frame, and need not ask the database whether it has to
+            self._had = newest = self.read(lambda rows: rows.newest())
             if newest and not self._upstream.newer(newest):
                 return
             try:
