@@ -86,8 +86,7 @@ class Traces(Closing):
         result = opening()
         found = context_of(result)
         if found is not None:
-            _, context = traceparent.split("x" + "; traceparent=" + found)
-            self._span(context, Stage("open", begin, time.time_ns()), SpanKind.CONSUMER, _about(topic))
+            self._span(traceparent.parse(found), Stage("open", begin, time.time_ns()), SpanKind.CONSUMER, _about(topic))
         return result
 
     def handled(self, topic: str, broker: str, contexts: Iterable[bytes], stages: Iterable[Stage]) -> None:

@@ -40,6 +40,13 @@ def text(context: bytes) -> str:
     return f"00-{context[_TRACE].hex()}-{context[_SPAN].hex()}-{context[-1:].hex()}"
 
 
+def parse(value: str) -> bytes:
+    """The context that a `traceparent` says; empty if it is none."""
+    found = _TEXT.fullmatch(value)
+    context = bytes.fromhex("".join(found.groups())) if found is not None else b""
+    return context if is_context(context) else b""
+
+
 def parameter(context: bytes) -> str:
     """What a content type gets appended to it."""
     return _PARAMETER + text(context)
@@ -56,6 +63,5 @@ def split(content_type: str) -> tuple[str, bytes]:
     if _PARAMETER not in content_type:
         return content_type, b""
     kind, _, value = content_type.rpartition(_PARAMETER)
-    found = _TEXT.fullmatch(value)
-    context = bytes.fromhex("".join(found.groups())) if found is not None else b""
-    return (kind, context) if is_context(context) and kind else (content_type, b"")
+    context = parse(value)
+    return (kind, context) if context and kind else (content_type, b"")
