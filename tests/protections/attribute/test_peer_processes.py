@@ -18,6 +18,7 @@ from sealcast.model.event import Position
 from sealcast.model.protection import protection_of
 from sealcast.model.schema import Schema
 from sealcast.primitives.sign import VerifyKey
+from sealcast.protections.attribute import testimony
 from sealcast.protections.attribute.audit import PeersAudit
 from sealcast.protections.attribute.peering import status
 from sealcast.protections.port import witness_side
@@ -255,16 +256,20 @@ def test_parts_of_a_split_label_have_parents_in_different_processes(tmp_path: Pa
     is killed, the other takes both parts; when it is back, they part again."""
     with closing(Field(tmp_path, routing=True, split=2)) as field:
         processes = {name: field.nursery.start(name) for name in ("pub-1", "pub-2", "hot")}
+
+        def to_hot() -> list[set[bytes]]:
+            return [passed_on(field.realm, name, "hot") for name in ("pub-1", "pub-2")]
+
         field.publish("pub-1", (9, "b2"), (3, "b2"))
         field.publish("pub-2", (13, "b2"))
         field.arrived("hot")
         apart(field)
-        until(lambda: len(passed_on(field, "pub-1") | passed_on(field, "pub-2")) == 2, what=field.said)
-        before = passed_on(field, "pub-1") | passed_on(field, "pub-2")
+        until(lambda: len(set.union(*to_hot())) == 2, what=field.said)
+        before = set.union(*to_hot())
         field.publish("pub-1", *((heat, "b2") for heat in (1, 8, 10, 12, 13, 14, 15)))
         field.arrived("hot")
-        until(lambda: len(passed_on(field, "pub-1") | passed_on(field, "pub-2")) == 8, what=field.said)
-        halves = [passed_on(field, name) - before for name in ("pub-1", "pub-2")]
+        until(lambda: len(set.union(*to_hot())) == 8, what=field.said)
+        halves = [found - before for found in to_hot()]
         assert sorted(map(len, halves)) == [2, 4] and not halves[0] & halves[1], "nothing by both, and not the 1"
 
         processes["pub-1"].kill()
@@ -291,9 +296,7 @@ def parents(field: Field, name: str) -> list[str | None]:
     return [] if shown is None or not shown["topics"] else [s["parent"] for s in shown["topics"][TOPIC]["seats"]]
 
 
-def passed_on(field: Field, name: str) -> set[bytes]:
-    """Events that a peer passed on, by its own log."""
-    state = field.realm.state()
-    key, about = VerifyKey(state.entity(name).verify_key), state.topic(TOPIC)
-    with PeerLogReader(field.realm.paths.topic(TOPIC, name).peer_log, about.id, name, key) as log:
-        return {each.event for record in log.records() for each in record.entries if each.kind is EntryKind.FORWARDED}
+def passed_on(realm: Realm, name: str, to: str) -> set[bytes]:
+    """Events that a peer passed on to another, by its own log, which is signed every second."""
+    said = testimony.said_by(realm, TOPIC, name)
+    return {entry.event for entry in said if entry.kind is EntryKind.FORWARDED and entry.other == to}
