@@ -88,7 +88,9 @@ def place(
 
 @app.command(epilog="Example: sealcast overlay show quotes --svg overlay.svg")
 def show(
-    topic: TopicArgument,
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="A topic whose brokers stand in a tree, or that peers carry.")
+    ],
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it into this file.")] = None,
     everyone: Annotated[
         bool, typer.Option("--all", help=f"Name every subscriber, not only {forest.MAX_NAMED} at each broker.")
