@@ -19,6 +19,7 @@ from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.peer_log import PeerLogWriter
 from sealcast.model.protection import protection_of
 from sealcast.overlay.peers.net.frames import FrameKind, LinkReason, frame
+from sealcast.overlay.peers.port import Weakened
 from sealcast.protections.attribute import testimony
 from sealcast.protections.attribute.audit import PeersAudit
 from sealcast.protections.attribute.credentials import EventSpace
@@ -30,6 +31,7 @@ from sealcast.protections.attribute.peering import status
 from sealcast.protections.attribute.peering.away import AwayNote
 from sealcast.protections.attribute.peering.host import PeerHost
 from sealcast.protections.attribute.peering.hosting import ListenAt, with_heartbeat
+from sealcast.protections.attribute.peering.journal import PeerJournal
 from sealcast.protections.attribute.peering.places import PeerPlaces
 from sealcast.protections.attribute.peering.rendezvous import rendezvous_of
 from sealcast.protections.witness.report import Kind
@@ -468,6 +470,14 @@ def test_what_is_on_its_way_is_not_lost(realm: Realm) -> None:
 
     hosted(realm, ["pub", "any", "hot"], all_there)
     assert PeersAudit(realm, TOPIC).run(lambda done: None).also.get("peers_on_the_way") is None
+
+
+def test_a_parent_of_many_places_is_told_of_once(realm: Realm, tmp_path: Path) -> None:
+    told = list[str]()
+    with PeerJournal(tmp_path / "log", (TOPIC, bytes(16)), realm.identity("hot"), told.append) as journal:
+        for seat, parent in enumerate(["pub", "pub", "any", "pub"]):
+            journal.weakened(Weakened(seat, parent))
+    assert [line.split(" are below ")[1].split(",")[0] for line in told] == ["pub", "any"]
 
 
 def test_a_damaged_note_of_what_was_heard_asks_for_everything(tmp_path: Path) -> None:

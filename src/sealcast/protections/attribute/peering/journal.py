@@ -26,6 +26,8 @@ class PeerJournal(Closing, Unpicklable):
         self._name, (self._topic, id), self._told = identity.name, topic, told
         self._log = PeerLogWriter(directory, id, identity.name, identity.signer)
         self.counts = Counter[str]()
+        #: Parents of several places of one subscription, which were told of.
+        self._shared = set[str]()
 
     def flush(self, time_us: int) -> None:
         """Signs what was done since the last time."""
@@ -83,7 +85,11 @@ class PeerJournal(Closing, Unpicklable):
         self._log.add(PeerEntry(EntryKind.CUT_OFF, NO_EVENT, effect.peer, effect.reason))
 
     def weakened(self, effect: Weakened) -> None:
-        self._told(f"{self._name}: two places of one subscription are below {effect.parent}, since no other was found")
+        """Says it once of each parent, however many places are below it."""
+        if effect.parent not in self._shared:
+            self._shared.add(effect.parent)
+            said = f"two places or more of one subscription are below {effect.parent}, since no other was found"
+            self._told(f"{self._name}/{self._topic}: {said}")
 
 
 def _named(event: bytes) -> bytes:
