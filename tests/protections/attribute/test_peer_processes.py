@@ -44,7 +44,7 @@ WANTED: dict[str, tuple[str, Callable[[int, str], bool]]] = {
 }
 
 
-def until(holds: Callable[[], object], within: float = 90.0, what: Callable[[], object] = lambda: "") -> None:
+def until(holds: Callable[[], object], within: float = 180.0, what: Callable[[], object] = lambda: "") -> None:
     deadline = time.monotonic() + within
     while not holds():
         assert time.monotonic() < deadline, what()
@@ -202,7 +202,7 @@ def links_to(field: Field, name: str, *, present: bool) -> None:
         shown = [each for each in status.all_here(field.realm) if each["entity"] != name]
         return any(name in each["links"] for each in shown)
 
-    until(lambda: linked() is present, within=20.0)
+    until(lambda: linked() is present)
 
 
 def _inbox_length(field: Field, name: str) -> int:

@@ -18,7 +18,7 @@ from sealcast.protections.attribute.peering import status
 from sealcast.protections.attribute.peering.host import PeerHost
 from sealcast.trust.handles import EntityRealm
 from tests.cli.shell import Result, sealcast
-from tests.overlay.links import until
+from tests.overlay.links import PATIENT, until
 from tests.protections.attribute.test_peer_processes import SCHEMA, TOPIC
 from tests.protections.attribute.test_peering import LIMITS, SETTINGS, hosted, inbox, publish
 
@@ -68,13 +68,13 @@ def test_live_peers_and_those_that_are_gone_or_elsewhere(realm: Realm, tmp_path:
         return _parents(realm) == {"cold": {"pub"}, "hot": {"pub"}}
 
     async def scene(host: PeerHost) -> None:
-        await until(lambda: inbox(realm, "hot") == [13], within=60)
+        await until(lambda: inbox(realm, "hot") == [13])
         found = (await asyncio.to_thread(shown, realm, "--json", "--svg", picture)).document
         assert {each["entity"] for each in found["peers"]} == {"pub", "cold", "hot"} and found["svg"] == str(picture)
         assert all(each["live"] for each in found["peers"])
         words = drawn(picture)
         assert f"{TOPIC}: 3 live peers" in words and {"pub", "cold", "hot", "heat"} <= set(words)
-        await until(placed, within=60)
+        await until(placed)
 
     hosted(realm, ["pub", "cold", "hot"], scene)
     assert shown(realm, "--json").document == {"peers": [], "svg": None}, "whoever ends in good order leaves nothing"
@@ -112,7 +112,7 @@ def test_a_peer_that_searches(realm: Realm) -> None:
     publish(realm, 13)
 
     async def nothing(host: PeerHost) -> None:
-        await until(lambda: inbox(realm, "hot") == [13], within=60)
+        await until(lambda: inbox(realm, "hot") == [13])
 
     hosted(realm, ["pub", "hot"], nothing)
 
@@ -121,12 +121,12 @@ def test_a_peer_that_searches(realm: Realm) -> None:
         host = PeerHost(EntityRealm(realm.paths.root), ["hot"], limits=LIMITS, settings=SETTINGS)
         running = asyncio.ensure_future(host.run(done.is_set))
         try:
-            await until(lambda: running.done() or _parents(realm) == {"hot": {None}}, within=60)
+            await until(lambda: running.done() or _parents(realm) == {"hot": {None}})
             text = await asyncio.to_thread(shown, realm)
             assert "searches for a place" in text.out and "0/1" in text.out
         finally:
             done.set()
-            await asyncio.wait_for(running, 30)
+            await asyncio.wait_for(running, PATIENT)
 
     asyncio.run(alone())
 

@@ -44,7 +44,7 @@ from sealcast.wire.carried import CarriedEvent
 from sealcast.wire.peer_logs import EntryKind, PeerEntry
 from sealcast.wire.peers import Announce, Carry, Inject, PeerMessage
 from tests.cli.shell import sealcast
-from tests.overlay.links import Stranger, tls_of, until
+from tests.overlay.links import PATIENT, Stranger, tls_of, until
 from tests.protections.attribute.test_peer_processes import SCHEMA, TOPIC
 
 NAMES = ("pub", "hot", "any", "mallory", "mute")
@@ -220,11 +220,11 @@ def hosted(
         done = asyncio.Event()
         running = asyncio.ensure_future(host.run(done.is_set))
         try:
-            await until(lambda: running.done() or (host.members() and all(m.idle for m in host.members())), within=60)
+            await until(lambda: running.done() or (host.members() and all(m.idle for m in host.members())))
             await scene(host)
         finally:
             done.set()
-            await asyncio.wait_for(running, 30)
+            await asyncio.wait_for(running, PATIENT)
 
     asyncio.run(both())
 
@@ -255,7 +255,7 @@ def test_a_member_that_sends_forged_events_is_cut_off(realm: Realm) -> None:
         assert await stranger.told() in (LinkReason.REFUSED, None)
         again = await Stranger.dial(address_of(realm, "pub"), tls_of(realm, "mallory").client)
         assert await again.told() == LinkReason.PENALTY
-        await until(lambda: inbox(realm, "any") == [13], within=30)
+        await until(lambda: inbox(realm, "any") == [13])
         assert sum(member.journal.counts["refused"] for member in host.members()) == 3
 
     hosted(realm, ["pub", "any", "hot"], scene)
@@ -273,7 +273,7 @@ def test_what_is_no_message_ends_the_link_at_once(realm: Realm) -> None:
             await stranger.hello()
             stranger.say(frame(FrameKind.MESSAGE, raw))
             assert await stranger.told() in (LinkReason.REFUSED, None)
-        await until(lambda: inbox(realm, "any") == [13], within=30)
+        await until(lambda: inbox(realm, "any") == [13])
 
     hosted(realm, ["pub", "any"], scene)
 
@@ -284,7 +284,7 @@ def test_an_event_that_nobody_asked_a_peer_for_is_not_taken(realm: Realm) -> Non
     topic = realm.state().topic(TOPIC).id
 
     async def scene(host: PeerHost) -> None:
-        await until(lambda: inbox(realm, "any") == [13, 14], within=30)
+        await until(lambda: inbox(realm, "any") == [13, 14])
         stranger = await Stranger.dial(address_of(realm, "any"), tls_of(realm, "mallory").client)
         await stranger.hello()
         for at, event in ((topic, honest), (topic, other), (bytes(16), honest)):
@@ -301,11 +301,11 @@ def test_who_loses_its_right_leaves_and_others_stay(realm: Realm) -> None:
     publish(realm, 13)
 
     async def scene(host: PeerHost) -> None:
-        await until(lambda: inbox(realm, "hot") == inbox(realm, "any") == [13], within=30)
+        await until(lambda: inbox(realm, "hot") == inbox(realm, "any") == [13])
         realm.revoke(TOPIC, "hot", [Right.SUBSCRIBE, Right.PUBLISH])
-        await until(lambda: {member.name for member in host.members()} == {"pub", "any"}, within=20)
+        await until(lambda: {member.name for member in host.members()} == {"pub", "any"})
         publish(realm, 14)
-        await until(lambda: inbox(realm, "any") == [13, 14], within=30)
+        await until(lambda: inbox(realm, "any") == [13, 14])
 
     hosted(realm, ["pub", "any", "hot"], scene)
 
@@ -315,13 +315,13 @@ def test_a_subscriber_to_everything_that_begins_to_publish_can_run_the_roots_alo
     publish(realm, 13)
 
     async def scene(host: PeerHost) -> None:
-        await until(lambda: inbox(realm, "hot") == inbox(realm, "any") == [13], within=90)
+        await until(lambda: inbox(realm, "hot") == inbox(realm, "any") == [13])
         publish(realm, 14, by="any")
-        await until(lambda: all(member.rendezvous == ("pub", "any") for member in host.members()), within=90)
-        await until(lambda: inbox(realm, "hot") == inbox(realm, "any") == [13, 14], within=90)
+        await until(lambda: all(member.rendezvous == ("pub", "any") for member in host.members()))
+        await until(lambda: inbox(realm, "hot") == inbox(realm, "any") == [13, 14])
         realm.revoke_entity("pub")
         publish(realm, 15, by="any")
-        await until(lambda: inbox(realm, "hot") == inbox(realm, "any") == [13, 14, 15], within=90)
+        await until(lambda: inbox(realm, "hot") == inbox(realm, "any") == [13, 14, 15])
 
     hosted(realm, ["pub", "any", "hot"], scene)
 
@@ -330,10 +330,10 @@ def test_a_new_epoch_begins_while_peers_run(realm: Realm) -> None:
     publish(realm, 13)
 
     async def scene(host: PeerHost) -> None:
-        await until(lambda: inbox(realm, "any") == [13], within=30)
+        await until(lambda: inbox(realm, "any") == [13])
         realm.rotate(TOPIC)
         publish(realm, 14)
-        await until(lambda: inbox(realm, "any") == [13, 14] == inbox(realm, "hot"), within=40)
+        await until(lambda: inbox(realm, "any") == [13, 14] == inbox(realm, "hot"))
 
     hosted(realm, ["pub", "any", "hot"], scene)
 
@@ -350,13 +350,13 @@ def routed(directory: Path, routing: bool) -> tuple[Realm, int]:
     received = list[int]()
 
     async def scene(host: PeerHost) -> None:
-        await until(lambda: inbox(made, "cold") == [1], within=30)
+        await until(lambda: inbox(made, "cold") == [1])
         publish(made, 13)
-        await until(lambda: inbox(made, "hot") == [13], within=30)
+        await until(lambda: inbox(made, "hot") == [13])
         if routing:  # tokens are of an epoch, and given anew
             made.rotate(TOPIC)
             publish(made, 2, 14)
-            await until(lambda: inbox(made, "cold") == [1, 2] and inbox(made, "hot") == [13, 14], within=40)
+            await until(lambda: inbox(made, "cold") == [1, 2] and inbox(made, "hot") == [13, 14])
         received.extend(each.journal.counts["received"] for each in host.members() if each.name == "cold")
 
     hosted(made, ["pub", "cold", "hot"], scene)
@@ -428,7 +428,7 @@ def test_check_holds_peers_to_what_they_signed(realm: Realm) -> None:
     publish(realm, 13, 3)
 
     async def scene(host: PeerHost) -> None:
-        await until(lambda: inbox(realm, "any") == [3, 13] and inbox(realm, "hot") == [13], within=30)
+        await until(lambda: inbox(realm, "any") == [3, 13] and inbox(realm, "hot") == [13])
 
     hosted(realm, ["pub", "any", "hot"], scene)
     report = PeersAudit(realm, TOPIC).run(lambda done: None)
@@ -452,13 +452,13 @@ def test_what_is_on_its_way_is_not_lost(realm: Realm) -> None:
     publish(realm, 13)
 
     async def nothing(host: PeerHost) -> None:
-        await until(lambda: inbox(realm, "any") == [13], within=30)
+        await until(lambda: inbox(realm, "any") == [13])
 
     hosted(realm, ["pub", "any"], nothing)
     publish(realm, 14)
 
     async def sent(host: PeerHost) -> None:
-        await until(lambda: all(member.idle for member in host.members()), within=30)
+        await until(lambda: all(member.idle for member in host.members()))
 
     hosted(realm, ["pub"], sent)
     report = PeersAudit(realm, TOPIC).run(lambda done: None)
@@ -466,7 +466,7 @@ def test_what_is_on_its_way_is_not_lost(realm: Realm) -> None:
     assert report.also["peers_on_the_way"] == 3, "hot never ran: two of its events are on their way, and one of any's"
 
     async def all_there(host: PeerHost) -> None:
-        await until(lambda: inbox(realm, "any") == [13, 14] == inbox(realm, "hot"), within=30)
+        await until(lambda: inbox(realm, "any") == [13, 14] == inbox(realm, "hot"))
 
     hosted(realm, ["pub", "any", "hot"], all_there)
     assert PeersAudit(realm, TOPIC).run(lambda done: None).also.get("peers_on_the_way") is None

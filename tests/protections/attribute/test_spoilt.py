@@ -131,13 +131,13 @@ def inject(realm: Realm, scene: Callable[[PeerHost, Stranger], Awaitable[None]])
     publish(realm, 13)
 
     async def whole(host: PeerHost) -> None:
-        await until(lambda: inbox(realm, "any") == [13], within=60)
+        await until(lambda: inbox(realm, "any") == [13])
         stranger = await Stranger.dial(address_of(realm, "pub"), tls_of(realm, "mallory").client)
         await stranger.hello()
         say(realm, stranger, Announce(realm.state().topic(TOPIC).id))
         await scene(host, stranger)
         publish(realm, 14)
-        await until(lambda: inbox(realm, "any") == [13, 14], within=60)
+        await until(lambda: inbox(realm, "any") == [13, 14])
 
     hosted(realm, ["pub", "any"], whole)
 
@@ -177,9 +177,9 @@ def test_forged_credentials_are_laid_at_their_publishers_door(realm: Realm) -> N
         reader = next(member for member in host.members() if member.name == "any")
         for event in events:
             say(realm, stranger, Inject(event))
-        await until(lambda: "mallory" in reader.node.out(asyncio.get_running_loop().time()), within=60)
+        await until(lambda: "mallory" in reader.node.out(asyncio.get_running_loop().time()))
         say(realm, stranger, Inject(good))
-        await until(lambda: reader.journal.counts["refused"] == 4, within=60)
+        await until(lambda: reader.journal.counts["refused"] == 4)
 
     inject(realm, scene)
     said = [entry for entry in testimony.said_by(realm, TOPIC, "any") if entry.kind is EntryKind.REFUSED]
@@ -204,8 +204,8 @@ def test_events_that_nobody_takes_any_more_do_not_hold_up_a_publisher(tmp_path: 
 
     async def scene(host: PeerHost) -> None:
         publish(realm, 3)
-        await until(lambda: inbox(realm, "any") == [3], within=60)
-        await until(lambda: all(member.idle for member in host.members()), within=60)
+        await until(lambda: inbox(realm, "any") == [3])
+        await until(lambda: all(member.idle for member in host.members()))
 
     hosted(realm, ["pub", "any"], scene, said)
     assert [each for each in said if "2 events on 'vitals' are too old" in each], said
