@@ -324,7 +324,7 @@ def test_what_an_active_root_reroutes_is_dropped_and_counted(
     publish(realm, 5, 151)
     layered_pump.pump(realm, "quotes")
     with monkeypatch.context() as colluding:
-        colluding.setattr(LayeredInbox, "wants", lambda self, event: True)
+        colluding.setattr(LayeredInbox, "unwanted", lambda self, opened: ())
         assert read(realm, ack=False)[0] == [*range(150, 160), 5], "its friend below reads them all"
     got, dropped = read(realm)
     assert got == [5] and dropped.misrouted == 10 and not dropped.poisoned

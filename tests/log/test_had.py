@@ -92,3 +92,28 @@ def test_memory_is_bounded_whoever_publishes() -> None:
 def test_what_is_none_is_refused(bad: object) -> None:
     with pytest.raises((ValueError, TypeError)):
         Had.from_json(bad)
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 12), min_size=1, max_size=8), st.booleans(), st.booleans())),
+    st.booleans(),
+)
+def test_a_batch_is_judged_as_its_events_one_by_one(batches: list[tuple[list[int], bool, bool]], roomy: bool) -> None:
+    """With room for few runs, so that forgetting is part of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not roomy:
+            patch.setattr(module, "MAX_RUNS_EACH", 3)
+            patch.setattr(module, "MAX_RUNS", 4)
+        at_once, one_by_one = Had(), Had()
+        for time_us, (given_, ordered, late) in enumerate(batches):
+            numbers = sorted({*given_}) if ordered else given_
+            boot = time_us % 2
+            expected = list[bool]()
+            for number in numbers:
+                asked = event(number, boot, time_us=time_us)
+                verdict = one_by_one.judge(asked)
+                expected.append(verdict is FRESH or (verdict is TOO_OLD and late))
+                if expected[-1]:
+                    one_by_one.add(asked)
+            assert at_once.admit(event(0, boot, time_us=time_us), numbers, late=late) == expected
+            assert at_once.to_json() == one_by_one.to_json()

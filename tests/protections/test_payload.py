@@ -127,9 +127,10 @@ def test_a_broker_that_hands_on_something_else_is_found_out(realm: Realm) -> Non
     (piece,) = pieces(realm)
     opener = opener_for(realm, "vitals", realm.identity("nurse"))
     good, other = (Envelope.in_piece(piece.body(e), piece.commitment(e)) for e in (0, 1))
-    assert opener.open_envelope(piece, 0, good).payload == SECRET
+    place = (piece.position(0), piece.frame(0))
+    assert opener.open_envelope(*place, good).payload == SECRET
     with pytest.raises(CannotOpen, match="not among the events"):
-        opener.open_envelope(piece, 0, other)  # one of the same publisher's, in another's place
+        opener.open_envelope(*place, other)  # one of the same publisher's, in another's place
     for envelope in (
         Envelope(good.boot, good.number + 1, good.commitment, good.ciphertext),
         Envelope(bytes(16), good.number, good.commitment, good.ciphertext),
@@ -137,7 +138,7 @@ def test_a_broker_that_hands_on_something_else_is_found_out(realm: Realm) -> Non
         Envelope(good.boot, good.number, good.commitment, good.ciphertext[:-1] + b"\0"),
     ):
         with pytest.raises(CannotOpen):
-            opener.open_envelope(piece, 0, envelope)
+            opener.open_envelope(*place, envelope)
 
 
 def test_what_is_no_envelope_is_refused_at_admission(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:

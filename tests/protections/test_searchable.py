@@ -514,10 +514,10 @@ def test_a_reader_refuses_another_block_than_was_signed(realm: Realm) -> None:
     from sealcast.protections.enveloped.envelope import Envelope
 
     envelope = Envelope.in_piece(bodies[0][at[0] :], piece.commitment(0))
-    assert opener.open_envelope(piece, 0, envelope, bodies[0][: at[0]]).payload == SECRET
+    assert opener.open_envelope(piece.position(0), piece.frame(0), envelope, bodies[0][: at[0]]).payload == SECRET
     for before in (b"", bodies[1][: at[1]], packed_block([])):
         with pytest.raises(CannotOpen, match="not among the events"):
-            opener.open_envelope(piece, 0, envelope, before)
+            opener.open_envelope(piece.position(0), piece.frame(0), envelope, before)
 
 
 # --- epochs, leavers ------------------------------------------------------------------------------------------

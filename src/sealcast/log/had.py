@@ -17,9 +17,12 @@ No clock, no file, no key: `cursor.py` keeps it beside the place that was acknow
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from heapq import heapify, heapreplace
+from itertools import islice, pairwise
+from operator import lt
 from typing import Any, Final, NamedTuple
 
 #: Runs of one boot; and runs of all boots together, each of which has one at least.
@@ -69,6 +72,18 @@ class _Boot:
             start, end = min(start, self.runs[last][0]), max(end, self.runs[last][1])
             last += 1
         self.runs[first:last] = [(start, end)]
+        if len(self.runs) > MAX_RUNS_EACH:
+            self.close(len(self.runs) - MAX_RUNS_EACH)
+
+    def add_all(self, runs: list[tuple[int, int]]) -> None:
+        """Runs more, which are in order and apart. Those that follow all others need not be put in their place."""
+        if self.runs and runs and self.runs[-1][1] > runs[0][0]:
+            for start, end in runs:
+                self.add(start, end)
+            return
+        if self.runs and runs and self.runs[-1][1] == runs[0][0]:
+            runs = [(self.runs.pop()[0], runs[0][1]), *runs[1:]]
+        self.runs += runs
         if len(self.runs) > MAX_RUNS_EACH:
             self.close(len(self.runs) - MAX_RUNS_EACH)
 
@@ -126,6 +141,43 @@ class Had:
         """Remembers an event."""
         self._add(event.publisher, event.boot, event.time_us, [(event.number, event.number + 1)])
 
+    def add_all(self, first: EventId, numbers: Sequence[int]) -> None:
+        """Remembers events of one boot and time, those of `numbers`."""
+        if len(numbers) > 1 and self._all_fresh(first, numbers):
+            self._add(first.publisher, first.boot, first.time_us, _as_runs(numbers))
+        else:
+            for number in numbers:
+                self.add(first._replace(number=number))
+
+    def admit(self, first: EventId, numbers: Sequence[int], *, late: bool = False) -> list[bool]:
+        """Which events of one boot and time are to be handed out, in order, those of `numbers`: they are remembered
+        from now on. Whose are `late` may be older than anybody remembers."""
+        if self._all_fresh(first, numbers):
+            self._add(first.publisher, first.boot, first.time_us, _as_runs(numbers))
+            return [True] * len(numbers)
+        admitted = list[bool]()
+        for event in (first._replace(number=number) for number in numbers):
+            verdict = self.judge(event)
+            fresh = verdict is HadVerdict.FRESH or (verdict is HadVerdict.TOO_OLD and late)
+            if fresh:
+                self.add(event)
+            admitted.append(fresh)
+        return admitted
+
+    def _all_fresh(self, first: EventId, numbers: Sequence[int]) -> bool:
+        """Whether they follow all that was had of their boot, each the one before, and there is room for all of them:
+        then judging and adding them one by one comes to the same."""
+        known = self._publishers.get(first.publisher)
+        boot = None if known is None else known.boots.get(first.boot)
+        runs = boot.runs if boot is not None else []
+        return (
+            (known is not None or len(self._publishers) < MAX_PUBLISHERS)
+            and self._size + len(numbers) <= MAX_RUNS
+            and (not runs or runs[-1][1] <= numbers[0])
+            and all(map(lt, numbers, islice(numbers, 1, None)))
+            and self.judge(first._replace(number=numbers[0])) is HadVerdict.FRESH
+        )
+
     def take(self, other: Had) -> None:
         """Remembers whatever another one does."""
         for name, theirs in other._publishers.items():
@@ -143,8 +195,7 @@ class Had:
         known.boots[boot] = found
         before = len(found.runs)
         found.newest_us, found.floor = max(found.newest_us, time_us), max(found.floor, floor)
-        for start, end in runs:
-            found.add(start, end)
+        found.add_all(runs)
         self._size += len(found.runs) - before
         if self._size > MAX_RUNS or len(self._publishers) > MAX_PUBLISHERS:
             self._shrink()
@@ -181,6 +232,12 @@ class Had:
                 found = known.boots[bytes.fromhex(boot)] = _Boot(int(floor), int(newest_us), _runs(numbers))
                 made._size += len(found.runs)
         return made
+
+
+def _as_runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Ascending numbers, as runs."""
+    starts = [at for at, (one, other) in enumerate(pairwise(numbers), 1) if other != one + 1]
+    return [(numbers[start], numbers[end - 1] + 1) for start, end in pairwise((0, *starts, len(numbers)))]
 
 
 def _boot_to_json(boot: bytes, found: _Boot) -> list[Any]:

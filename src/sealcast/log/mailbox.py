@@ -7,7 +7,7 @@ A recipient has no journal key. It verifies its broker's signature on every reco
 against the publisher's signature: a broker could withhold events and never invent one, and whoever writes the broker's
 files can do neither unnoticed.
 
-A part is a piece with something for the recipient, a delivery is one of those things, and a cursor is (record, piece,
+A part is what a piece has for the recipient, a delivery is one of those things, and a cursor is (record, piece,
 rank within the part). Where to start (`locate`, the `--from` of `sub`):
 
     17                       an ordinal: after the mailbox's first 17 deliveries; 0 is the very beginning
@@ -21,10 +21,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
+
+import numpy as np
 
 from sealcast.errors import Bug, Corrupt, Misuse, NotFound
 from sealcast.log.annals import JournalSigner
@@ -153,17 +155,57 @@ class Delivery(Generic[P]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Part(Generic[P]):
-    """A piece, and what of it is this mailbox's; `skip` deliveries lie before the cursor."""
+class Part(Generic[P]):
+    """Deliveries of one piece for one recipient, still sealed, in order: what is opened together."""
 
+    #: The record of the ledger, and which of its pieces.
     entry: int
     number: int
     committed_us: int
     piece: P
     events: Sequence[int]
     handles: Sequence[int]
-    skip: int
-    late: bool
+    #: Which of the recipient's deliveries in the piece each is.
+    ranks: Sequence[int]
+    late: bool = False
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def cut(self, start: int, end: int) -> Part[P]:
+        """Some that follow each other."""
+        if (start, end) == (0, len(self)):
+            return self
+        span = slice(start, end)
+        return replace(self, events=self.events[span], handles=self.handles[span], ranks=self.ranks[span])
+
+    def reach(self, start: int, most: int, most_bytes: int) -> int:
+        """How far to cut from a row on: at most so many deliveries and sealed bytes, one delivery at least."""
+        events, starts = np.asarray(self.events[start : start + most], np.int64), self.piece.body_start
+        sizes = np.cumsum((starts[events + 1] - starts[events]).astype(np.int64))
+        return start + max(1, int(np.searchsorted(sizes, most_bytes, side="right")))
+
+    def only(self, rows: Sequence[int]) -> Part[P]:
+        """Those in these rows, in their order."""
+        if len(rows) == len(self):
+            return self
+        lists = (self.events, self.handles, self.ranks)
+        events, handles, ranks = ([each[row] for row in rows] for each in lists)
+        return replace(self, events=events, handles=handles, ranks=ranks)
+
+    def place(self, row: int) -> Cursor:
+        """Where a delivery stands in its mailbox."""
+        return Cursor(self.entry, self.number, self.ranks[row])
+
+    def after(self, rows: int) -> Cursor:
+        """The place after the first so many of them, one at least."""
+        return Cursor(self.entry, self.number, self.ranks[rows - 1] + 1)
+
+    def delivery(self, row: int) -> Delivery[P]:
+        return Delivery(self.place(row), self.committed_us, self.piece, self.events[row], self.handles[row], self.late)
+
+    def deliveries(self) -> Iterator[Delivery[P]]:
+        return map(self.delivery, range(len(self)))
 
 
 class Mailbox(Generic[P]):
@@ -187,14 +229,12 @@ class Mailbox(Generic[P]):
 
     def deliveries(self, start: Cursor | None = None, *, end: int | None = None) -> Iterator[Delivery[P]]:
         """Everything after the cursor (or from `start`) that is committed by now, before ledger record `end`."""
-        for part in self._parts(self.cursor() if start is None else start, end):
-            for rank in range(part.skip, len(part.events)):
-                here = Cursor(part.entry, part.number, rank)
-                yield Delivery(here, part.committed_us, part.piece, part.events[rank], part.handles[rank], part.late)
+        for part in self.parts(self.cursor() if start is None else start, end):
+            yield from part.deliveries()
 
     def lag(self, start: Cursor | None = None) -> int:
         """How many deliveries wait after the cursor."""
-        return sum(len(part.events) - part.skip for part in self._parts(self.cursor() if start is None else start))
+        return sum(map(len, self.parts(self.cursor() if start is None else start)))
 
     def pieces_before(self, at: Cursor, most: int) -> Iterator[P]:
         """The last pieces before a place that concern this recipient, at most so many, the oldest first."""
@@ -210,7 +250,8 @@ class Mailbox(Generic[P]):
         if self._owns_reader:
             self.reader.close()
 
-    def _parts(self, at: Cursor, end: int | None = None) -> Iterator[_Part[P]]:
+    def parts(self, at: Cursor, end: int | None = None) -> Iterator[Part[P]]:
+        """`deliveries`, piece by piece."""
         if end is None:
             end = self.known_end = self.reader.end()
         for index in range(at.entry, end):
@@ -224,7 +265,10 @@ class Mailbox(Generic[P]):
                 events, handles = self.recipient.rows(piece)
                 skip = min(at.rank, len(events)) if (index, number) == (at.entry, at.piece) else 0
                 late = number < committed.entry.late
-                yield _Part(index, number, committed.time_us, piece, events, handles, skip, late)
+                every = range(len(events))
+                part = Part(index, number, committed.time_us, piece, events, handles, every, late)
+                if skip < len(part):
+                    yield part.cut(skip, len(part))
 
     def _piece(self, index: int, number: int) -> P | None:
         """None where whoever serves it says that nothing in it is for us, and the ledger does not say otherwise."""
@@ -309,10 +353,10 @@ class Mailbox(Generic[P]):
     def at_ordinal(self, ordinal: int) -> Cursor:
         """After the mailbox's first `ordinal` deliveries."""
         left = ordinal
-        for part in self._parts(Cursor()):
-            if left < len(part.events):
+        for part in self.parts(Cursor()):
+            if left < len(part):
                 return Cursor(part.entry, part.number, left)
-            left -= len(part.events)
+            left -= len(part)
         if left:
             raise NotFound(f"the mailbox has {ordinal - left} deliveries so far, fewer than {ordinal}")
         return Cursor(self.reader.end())

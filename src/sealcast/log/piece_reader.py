@@ -23,9 +23,11 @@ from sealcast.log.pieces import checked_name, verified
 from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
 from sealcast.wire import hops, peer_pieces, sealed
+from sealcast.wire.handed import Ints, Places
 from sealcast.wire.hops import HopPiece
 from sealcast.wire.peer_pieces import PeerPiece
 from sealcast.wire.sealed import SealedPiece
+from sealcast.wire.typed import Array
 
 #: Of pieces kept parsed. Mailboxes of one process share them: each piece is read and verified once for all of them.
 CACHE_BYTES: Final = 256 << 20
@@ -55,7 +57,16 @@ class Piece(Protocol):
     def end_offset(self) -> int: ...
     @property
     def rejected(self) -> Sequence[Rejection]: ...
+    @property
+    def frame_index(self) -> Array:
+        """The frame that each event came in."""
+
+    @property
+    def body_start(self) -> Array:
+        """Where the sealed bytes of each event begin, and the end."""
+
     def position(self, event: int) -> Position: ...
+    def places(self, events: Ints) -> Places: ...
     def frame(self, event: int) -> SourceFrame: ...
 
 

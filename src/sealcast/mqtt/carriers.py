@@ -22,7 +22,6 @@ from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.port import DEFAULT_KEY_MEMORY, Inbox, Reader, client_side
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.realm.changes import Right
-from sealcast.wire import frame
 
 
 class Opened(NamedTuple):
@@ -81,18 +80,22 @@ class BridgedCarrier(Closing, Unpicklable):
         state = self._realm.state()
         state.require(Right.SUBSCRIBE, self._topic, self._name, self._realm.clock())
         try:
-            found = Mail.parse(payload).deliveries(self._name, state.slot_of(self._topic, self._name))
+            found = Mail.parse(payload).part(self._name, state.slot_of(self._topic, self._name))
         except FrameRejected as error:
             yield Opened(None, CannotOpen(f"this is no mail: {error.message}"))
             return
-        inbox = self._reading()
-        for each in found:
-            try:
-                event = inbox.open(each)
-                signed = each.delivery.piece.frame(each.delivery.event).signed
-                yield Opened(event, None, frame.parse_signed(signed).header.boot)
-            except CannotOpen as error:
-                yield Opened(None, error)
+        inbox, done = self._reading(), 0
+        while done < len(found.part):
+            tried = inbox.open(found.cut(done, len(found.part)))
+            events = iter(tried.opened.events())
+            for row in range(tried.tried):
+                refused = tried.refused.get(row)
+                if refused is None:
+                    event = next(events)
+                    yield Opened(event, None, event.boot)
+                else:
+                    yield Opened(None, refused)
+            done += tried.tried
 
     def look(self) -> None:
         self._reading().look(self._realm.state())

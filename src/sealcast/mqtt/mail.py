@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple
 
 from sealcast.errors import Misuse
 from sealcast.log.cursor import Cursor
-from sealcast.log.mailbox import Delivery, NamedRecipient, Recipient, SlotRecipient
+from sealcast.log.mailbox import NamedRecipient, Part, Recipient, SlotRecipient
 from sealcast.model.names import NAME
-from sealcast.protections.stays import Found
+from sealcast.protections.stays import Found, FoundPart
 from sealcast.trust.realm.topics import Stay
 from sealcast.wire import hops, sealed
 from sealcast.wire.cbor import refused
@@ -75,7 +75,7 @@ class Mail:
         parsed = sealed.parse(excerpt) if kind == _SEALED else hops.parse(excerpt)
         return cls(broker, Cursor(record, piece, rank), committed, parsed)
 
-    def deliveries(self, name: str, slot: int | None) -> Iterator[Found[Any]]:
+    def part(self, name: str, slot: int | None) -> FoundPart[Any]:
         """What is in it for a subscriber of that name, who has that slot where subscribers have slots."""
         if not isinstance(self.piece, SealedPiece):
             rows = NamedRecipient(name).rows(self.piece)
@@ -83,9 +83,10 @@ class Mail:
             rows = SlotRecipient(name, slot).rows(self.piece)
         else:
             raise Misuse(f"{name!r} has no slot on this topic, and so no such mail")
-        for number, (event, handle) in enumerate(zip(*rows, strict=True)):
-            place = Cursor(self.first.entry, self.first.piece, self.first.rank + number)
-            yield Found(0, Stay(self.broker), Delivery(place, self.committed_us, self.piece, event, handle))
+        events, handles = rows
+        ranks = range(self.first.rank, self.first.rank + len(events))
+        found = Part[Any](self.first.entry, self.first.piece, self.committed_us, self.piece, events, handles, ranks)
+        return FoundPart(0, Stay(self.broker), found)
 
 
 def posts(found: Sequence[Found[Any]], recipient: Recipient[Any]) -> Iterator[PackedMail]:

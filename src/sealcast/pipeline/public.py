@@ -18,7 +18,6 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -34,51 +33,29 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import (
     BinaryType,
-    BooleanType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    LongType,
     StringType,
-    StructField,
     StructType,
-    TimestampType,
 )
 
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Bug, Misuse
 from sealcast.log.embedded import FrameLog
-from sealcast.model.event import OpenedEvent, own_column
-from sealcast.model.schema import Attribute, Schema, Type
+from sealcast.model.event import own_column
+from sealcast.model.schema import Schema
 from sealcast.pipeline.options import positive
 from sealcast.pipeline.outbox import Outbox, StagedFrames
 from sealcast.protections.port import client_side
 from sealcast.protections.stays import Stays
 from sealcast.trust.handles import EntityRealm
+from sealcast.wire import handed
 
 #: Ledger records in one micro-batch of a reader, unless told.
 DEFAULT_MAX_RECORDS: Final = 64
-ROWS_PER_ARROW_BATCH: Final = 4_096
-_INT64_DIGITS: Final = 19
-_TYPES: Final[Mapping[Type, DataType]] = {
-    Type.INT: LongType(),
-    Type.FLOAT: DoubleType(),
-    Type.STRING: StringType(),
-    Type.BOOL: BooleanType(),
-    Type.TIMESTAMP: TimestampType(),
-}
-_BEFORE: Final = (
-    ("position", StringType()),
-    ("publisher", StringType()),
-    ("published_at", TimestampType()),
-    ("sequence", LongType()),
-)
-_AFTER: Final = (("payload", BinaryType()), ("content_type", StringType()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +104,7 @@ class SealcastSource(DataSource):
 
 def columns_of(schema: Schema) -> StructType:
     """What reading a topic gives."""
-    fields = [StructField(own_column(name, schema.names), kind, False) for name, kind in _BEFORE]
-    fields += [StructField(a.name, _type_of(a), True) for a in schema.attributes]
-    fields += [StructField(own_column(name, schema.names), kind, False) for name, kind in _AFTER]
-    return StructType(fields)
-
-
-def _type_of(attribute: Attribute) -> DataType:
-    if attribute.type is Type.DECIMAL:
-        return DecimalType(_INT64_DIGITS, attribute.scale)
-    return _TYPES[attribute.type]
+    return from_arrow_schema(handed.columns_of(schema))
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -232,25 +200,7 @@ def _mail(client: Client) -> Stays[Any]:
 
 def _open(client: Client, task: Records) -> Iterator[pa.RecordBatch]:
     with Subscriber(client.realm, client.topic, client.entity, from_="end") as subscriber:
-        schema = subscriber.realm.state().topic(client.topic).schema
-        arrow = to_arrow_schema(columns_of(schema), timezone="UTC")
-        events = subscriber.between(task.first, task.end)
-        while held := list(islice(events, ROWS_PER_ARROW_BATCH)):
-            yield _as_arrow(held, schema, arrow)
-
-
-def _as_arrow(events: Sequence[OpenedEvent], schema: Schema, arrow: pa.Schema) -> pa.RecordBatch:
-    columns: list[list[Any]] = [
-        [str(event.position) for event in events],
-        [event.publisher for event in events],
-        [event.published_at for event in events],
-        [event.sequence for event in events],
-        *([event.attributes[name] for event in events] for name in schema.names),
-        [event.payload for event in events],
-        [event.content_type for event in events],
-    ]
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, arrow, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow)
+        yield from subscriber.between(task.first, task.end)
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -306,7 +256,7 @@ def _checked(options: Mapping[str, str], columns: StructType, overwrite: bool) -
         raise Misuse('what was published stays published: there is no overwriting, use mode("append")')
     client = Client.from_options(options)
     schema = EntityRealm(client.realm).state().topic(client.topic).schema
-    payload, content_type = (own_column(name, schema.names) for name, _ in _AFTER)
+    payload, content_type = (own_column(name, schema.names) for name in ("payload", "content_type"))
     for field in columns.fields:
         name, kind = field.name, field.dataType
         if name in schema.by_name:

@@ -30,6 +30,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
@@ -109,6 +110,23 @@ class SealingKey(Unpicklable):
             raise CannotOpen("this was sealed under another key")
         return self.unseal(nonce, ciphertext, aad)
 
+    def open_many(
+        self, nonces: Sequence[bytes], commitments: Sequence[bytes], ciphertexts: Sequence[bytes]
+    ) -> list[bytes | None]:
+        """`open` for each, None in the place of those that do not open."""
+        committed = hmac.compare_digest(self.commitment * len(commitments), b"".join(commitments))
+        if committed and len(nonces) == len(ciphertexts) == len(commitments):
+            with suppress(InvalidTag):
+                # The loop runs in C; it stops at the first that does not open.
+                return list(map(self._aead.decrypt, nonces, ciphertexts, repeat(None)))
+        return [self._opened(*each) for each in zip(nonces, commitments, ciphertexts, strict=True)]
+
+    def _opened(self, nonce: bytes, commitment: bytes, ciphertext: bytes) -> bytes | None:
+        try:
+            return self.open(nonce, commitment, ciphertext)
+        except CannotOpen:
+            return None
+
     def wrap(self, nonce: bytes, key: Secret) -> bytes:
         """Another key, sealed under this one: 48 bytes."""
         if key.size != KEY_BYTES:
@@ -170,6 +188,26 @@ def seal_each(
     return b"".join(commitments), sealed
 
 
+def open_each(
+    keys: Sequence[bytes],
+    aad: bytes,
+    nonces: Sequence[bytes],
+    commitments: Sequence[bytes],
+    ciphertexts: Sequence[bytes],
+    key_bits: int = DEFAULT_KEY_BITS,
+) -> list[bytes | None]:
+    """Open what `seal_each` made, each under its own key; None in the place of those that do not open."""
+    context, size, compare = _context(aad, key_bits), key_bits // 8, hmac.compare_digest
+    opened: list[bytes | None] = []
+    for key, nonce_, commitment, ciphertext in zip(keys, nonces, commitments, ciphertexts, strict=True):
+        expanded, plain = _expand(key, context), None
+        if compare(expanded[KEY_BYTES:], commitment):
+            with suppress(InvalidTag):
+                plain = AESGCM(expanded[:size]).decrypt(nonce_, ciphertext, None)
+        opened.append(plain)
+    return opened
+
+
 class KeyRing(Unpicklable):
     """Many keys made ready, to seal one small thing under several of them: an event's content key for its group."""
 
@@ -206,8 +244,7 @@ def nonce(position: Position, slot: int = 0) -> bytes:
 
 def each_nonce(partition: int, offsets: IntArray | Sequence[int], rows: IntArray | Sequence[int]) -> list[bytes]:
     """The nonces of many positions of one partition, one by one."""
-    joined = nonces(partition, offsets, rows)
-    return [joined[at : at + NONCE_BYTES] for at in range(0, len(joined), NONCE_BYTES)]
+    return _split_nonces(nonces(partition, offsets, rows), len(rows))
 
 
 def nonces(

@@ -23,6 +23,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sealcast.errors import Misuse
 
@@ -35,6 +36,7 @@ MAX_LEAVES: Final = 1 << 24
 
 _LEAF_OF_MESSAGE: Final = hashlib.sha256()
 _INNER: Final = hashlib.sha256(b"\x01")
+_HASH: Final = np.dtype(f"V{HASH_BYTES}")
 _PAIR: Final = np.dtype(f"V{2 * HASH_BYTES}")
 
 
@@ -151,6 +153,45 @@ def verify(root: bytes, leaf_hash: bytes, index: int, count: int, path: Sequence
             used += 1
         at >>= 1
     return used == len(path) and hmac.compare_digest(node, root)
+
+
+def verify_many(
+    root: bytes, leaf_hashes: Sequence[bytes], indices: NDArray[np.int64], count: int, nodes: bytes | memoryview
+) -> bool:
+    """Whether `verify` holds for each of these leaves (by ascending `indices`) with its path in `nodes`.
+
+    What several paths share is hashed once, so that all leaves of a tree cost about one hash each. A node that was
+    computed and is part of another leaf's path must be the one in `nodes`: no leaf is proven by a path that it would
+    not be proven by alone. False does not say which leaf fails.
+    """
+    if not 0 < count <= MAX_LEAVES or len(nodes) != size(count) or not _ascending_below(indices, count):
+        return False
+    given, start = np.frombuffer(nodes, _HASH), 0
+    known = np.frombuffer(b"".join(leaf_hashes), _HASH)
+    if known.size != indices.size:
+        return False
+    at = indices
+    for width in _levels(count)[:-1]:
+        level = given[start : start + width].copy()
+        # Of two siblings that are both known, each is on the other's path.
+        both = np.flatnonzero(np.diff(at >> 1) == 0)
+        shared = np.concatenate((both, both + 1))
+        if (level[at[shared]] != known[shared]).any():
+            return False
+        level[at] = known
+        parents = np.delete(at >> 1, both + 1)
+        paired = parents[: parents.size - int(2 * int(parents[-1]) + 1 == width)]
+        pairs: list[bytes] = level[: width & ~1].view(_PAIR)[paired].tolist()
+        hashed = b"".join(_digests(_INNER, pairs))
+        if paired.size < parents.size:  # the last node has no partner, and moves up
+            hashed += level[-1].tobytes()
+        at, known, start = parents, np.frombuffer(hashed, _HASH), start + width
+    return hmac.compare_digest(known.tobytes(), root)
+
+
+def _ascending_below(indices: NDArray[np.int64], count: int) -> bool:
+    rising = bool((np.diff(indices) > 0).all())
+    return indices.size > 0 and rising and int(indices[0]) >= 0 and int(indices[-1]) < count
 
 
 def _digests(start: _Hash, pieces: Iterable[bytes]) -> list[bytes]:

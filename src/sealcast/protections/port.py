@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from sealcast.model.protection import Protection
     from sealcast.model.schema import Schema
     from sealcast.protections.checked import CheckedBatch
-    from sealcast.protections.stays import Found, Stays
+    from sealcast.protections.opened import OpenedBatch, OpenedPart
+    from sealcast.protections.stays import FoundPart, Stays
     from sealcast.protections.steps import OpenStep
     from sealcast.protections.witness.answer import WhyAnswer
     from sealcast.protections.witness.facts import Facts
@@ -171,11 +172,11 @@ class Inbox(Protocol):
     def look(self, state: RealmState) -> None:
         """Before every look at the mailboxes: whether anyone has to be told something (a later token, a filter)."""
 
-    def open(self, found: Found[Any]) -> OpenedEvent:
-        """Opened with the subscriber's own keys and verified; CannotOpen."""
+    def open(self, found: FoundPart[Any]) -> OpenedPart:
+        """Opened with the subscriber's own keys and verified, all at once; why each of the others was not."""
 
-    def wants(self, event: OpenedEvent) -> bool:
-        """Whether an opened event is for it, by its own filters; True where only brokers could tell."""
+    def unwanted(self, opened: OpenedBatch) -> Sequence[int]:
+        """Which opened events are not for it, by its own filters; none where only brokers could tell."""
 
     def report(self, events: Sequence[OpenedEvent], count: int) -> None:
         """Tells whoever should know that so many events came which are not for it, these among them; Unavailable or

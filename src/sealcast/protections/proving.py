@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
-from sealcast.errors import CannotOpen
-from sealcast.log.mailbox import Recipient
+from sealcast.log.mailbox import Part, Recipient
 from sealcast.log.piece_reader import P
+from sealcast.protections.opened import OpenedPart
 from sealcast.protections.port import Proven
 
+#: What is opened together.
+_MOST: Final = 16_384
+_MOST_BYTES: Final = 32 << 20
 
-def proven(piece: P, recipient: Recipient[P], opened: Callable[[int, int], object]) -> Proven:
-    """`opened` opens one delivery, by its event and its handle, or raises CannotOpen."""
-    found, unopened, why = list[int](), 0, None
-    for event, handle in zip(*recipient.rows(piece), strict=True):
-        try:
-            opened(event, handle)
-        except CannotOpen as error:
+
+def part_of(piece: P, recipient: Recipient[P]) -> Part[P]:
+    """All that a piece has for somebody, wherever it stands in a mailbox."""
+    events, handles = recipient.rows(piece)
+    return Part(0, 0, 0, piece, events, handles, range(len(events)))
+
+
+def proven(part: Part[P], opened: Callable[[Part[P]], OpenedPart]) -> Proven:
+    """`opened` opens the first deliveries of a part, or says why not."""
+    found, unopened, why, done = list[int](), 0, None, 0
+    while done < len(part):
+        some = part.cut(done, part.reach(done, _MOST, _MOST_BYTES))
+        tried = opened(some)
+        found += [some.events[row] for row in tried.rows.tolist()]
+        for error in tried.refused.values():
             unopened, why = unopened + 1, why or error.message
-        else:
-            found.append(event)
+        done += tried.tried
     return Proven(found, unopened, why)

@@ -26,6 +26,7 @@ from sealcast.overlay import moves
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.filter_texts import FilterTextsAtHand
 from sealcast.protections.journals import journal_signer
+from sealcast.protections.opened import OpenedBatch
 from sealcast.protections.port import AsksOf, FilterCost, Interest, Interests, Reader, Wanted
 from sealcast.protections.stays import Stays, no_subscription
 from sealcast.trust.admin import subscriptions
@@ -84,9 +85,9 @@ class RegisteredInbox(Unpicklable):
     def look(self, state: RealmState) -> None:
         self._alive.look(state)
 
-    def wants(self, event: OpenedEvent) -> bool:
+    def unwanted(self, opened: OpenedBatch) -> Sequence[int]:
         """Filters are evaluated by brokers, as they stood when the event came."""
-        return True
+        return ()
 
     def report(self, events: Sequence[OpenedEvent], count: int) -> None:
         """All that comes is wanted here."""

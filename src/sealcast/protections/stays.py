@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import merge
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final, Generic, NoReturn
 
@@ -25,7 +25,7 @@ from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log.closing import Closing
 from sealcast.log.cursor import Cursor
 from sealcast.log.had import Had
-from sealcast.log.mailbox import Delivery, Mailbox
+from sealcast.log.mailbox import Delivery, Mailbox, Part
 from sealcast.log.piece_reader import P
 from sealcast.trust.realm.topics import Stay
 
@@ -51,6 +51,26 @@ class Found(Generic[P]):
         return self.stay.broker
 
 
+@dataclass(frozen=True, slots=True)
+class FoundPart(Generic[P]):
+    """Deliveries of one piece that come next, and the stay that they come from."""
+
+    number: int
+    stay: Stay
+    part: Part[P]
+
+    @property
+    def broker(self) -> str:
+        return self.stay.broker
+
+    def cut(self, start: int, end: int) -> FoundPart[P]:
+        """Some that follow each other."""
+        return FoundPart(self.number, self.stay, self.part.cut(start, end))
+
+    def deliveries(self) -> Iterator[Found[P]]:
+        return (Found(self.number, self.stay, delivery) for delivery in self.part.deliveries())
+
+
 class Stays(Closing, Generic[P]):
     """Everything that one subscriber gets on one topic, wherever it was. Close it."""
 
@@ -58,10 +78,10 @@ class Stays(Closing, Generic[P]):
         self,
         stays: Callable[[], Sequence[Stay]],
         mailbox_at: Callable[[str], Mailbox[P]],
-        generation: Callable[[Delivery[P]], int] | None = None,
+        generation: Callable[[P, int], int] | None = None,
     ) -> None:
         """`stays` gives those of now, the oldest first; `mailbox_at` opens a broker's mailbox. Without a `generation`
-        of deliveries, stays are read one after the other."""
+        of a piece's events, stays are read one after the other."""
         self._all, self._mailbox_at, self._generation = stays, mailbox_at, generation
         self._mailboxes: dict[str, Mailbox[P]] = {}
         #: Where each stay is read on, and how far it was handed out and not acknowledged.
@@ -99,6 +119,11 @@ class Stays(Closing, Generic[P]):
 
     def deliveries(self) -> Iterator[Found[P]]:
         """Everything after what was `passed` that is committed by now."""
+        for found in self.parts():
+            yield from found.deliveries()
+
+    def parts(self) -> Iterator[FoundPart[P]]:
+        """`deliveries`, as many together as follow each other in one piece."""
         for stay in self._readable():
             if _key(stay) not in self._next:
                 self._next[_key(stay)] = self._begin(stay, again=self._again)
@@ -113,7 +138,15 @@ class Stays(Closing, Generic[P]):
 
     def passed(self, found: Found[P]) -> None:
         """It was handed out, or given up: what follows comes next."""
-        self._next[_key(found.stay)] = self._done[_key(found.stay)] = found.delivery.after
+        self._pass(found.stay, found.delivery.after)
+
+    def passed_part(self, found: FoundPart[P], rows: int) -> None:
+        """`passed` for its first deliveries, so many of them."""
+        if rows:
+            self._pass(found.stay, found.part.after(rows))
+
+    def _pass(self, stay: Stay, place: Cursor) -> None:
+        self._next[_key(stay)] = self._done[_key(stay)] = place
 
     def locate(self, text: str) -> None:
         """Goes to the place that `--from` names (`log.mailbox`): a number and `start` count over all stays, the others
@@ -126,17 +159,17 @@ class Stays(Closing, Generic[P]):
         self._next = {_key(stay): Cursor(self.mailbox(stay.broker).reader.end()) for stay in stays[:-1]}
         self._next[_key(stays[-1])] = place
 
-    def between(self, first: int, end: int) -> Iterator[Found[P]]:
+    def between(self, first: int, end: int) -> Iterator[FoundPart[P]]:
         """What records `first` to before `end` hold, where there is one ledger (`only`)."""
         stay = self._all()[0]
-        return (Found(0, stay, delivery) for delivery in self.only.deliveries(Cursor(first), end=end))
+        return (FoundPart(0, stay, part) for part in self.only.parts(Cursor(first), end))
 
     def lag(self) -> int:
         """How many events wait after what was acknowledged."""
         stays = self._readable()
         if len(stays) == 1:
             return self.mailbox(stays[0].broker).lag()
-        return sum(1 for _ in self._walk({_key(stay): self._begin(stay, again=False) for stay in stays}))
+        return sum(len(each.part) for each in self._walk({_key(s): self._begin(s, again=False) for s in stays}))
 
     # --- what is done with --------------------------------------------------------------------------
 
@@ -198,18 +231,34 @@ class Stays(Closing, Generic[P]):
         first = Cursor(stay.first)
         return first if again else max(self.mailbox(stay.broker).cursor(), first)
 
-    def _walk(self, places: Place) -> Iterator[Found[P]]:
+    def _walk(self, places: Place) -> Iterator[FoundPart[P]]:
         stays = self._readable()
         return merge(*(self._stream(number, stays, places) for number in range(len(stays))), key=self._rank)
 
-    def _rank(self, found: Found[P]) -> int:
-        return found.number if self._generation is None else self._generation(found.delivery)
+    def _rank(self, found: FoundPart[P]) -> int:
+        part = found.part
+        return found.number if self._generation is None else self._generation(part.piece, part.events[0])
 
-    def _stream(self, number: int, stays: Sequence[Stay], places: Place) -> Iterator[Found[P]]:
+    def _stream(self, number: int, stays: Sequence[Stay], places: Place) -> Iterator[FoundPart[P]]:
         stay = stays[number]
-        for delivery in self.mailbox(stay.broker).deliveries(places[_key(stay)], end=stay.until):
-            if not stay.overlaps or _identity(delivery) not in self._before(number, stays):
-                yield Found(number, stay, delivery)
+        for part in self.mailbox(stay.broker).parts(places[_key(stay)], stay.until):
+            if stay.overlaps:
+                before, ids = self._before(number, stays), _identities(part)
+                part = part.only([row for row, each in enumerate(ids) if each not in before])
+            for some in self._alike(part):
+                yield FoundPart(number, stay, some)
+
+    def _alike(self, part: Part[P]) -> Iterator[Part[P]]:
+        """Neighbours of one generation: others may come between those of two."""
+        if self._generation is None:
+            if len(part):
+                yield part
+            return
+        ranks = [self._generation(part.piece, event) for event in part.events]
+        changes = [row for row, (one, other) in enumerate(pairwise(ranks), 1) if one != other]
+        for start, end in pairwise((0, *changes, len(part))):
+            if start < end:
+                yield part.cut(start, end)
 
     def _before(self, number: int, stays: Sequence[Stay]) -> frozenset[_Identity]:
         key = _key(stays[number])
@@ -217,7 +266,8 @@ class Stays(Closing, Generic[P]):
             found = set[_Identity]()
             for stay, first in zip(stays, stays[number].overlaps, strict=False):
                 again = Cursor(max(first, stay.first))
-                found.update(map(_identity, self.mailbox(stay.broker).deliveries(again, end=stay.until)))
+                for part in self.mailbox(stay.broker).parts(again, stay.until):
+                    found.update(_identities(part))
             self._had[key] = frozenset(found)
         return self._had[key]
 
@@ -241,5 +291,5 @@ def _key(stay: Stay) -> StayKey:
     return stay.broker, stay.first
 
 
-def _identity(delivery: Delivery[P]) -> _Identity:
-    return delivery.piece.frame(delivery.event).signed, delivery.position.row
+def _identities(part: Part[P]) -> Iterator[_Identity]:
+    return ((part.piece.frame(event).signed, part.piece.position(event).row) for event in part.events)

@@ -12,7 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sealcast.errors import CannotOpen, CertificateRejected, FrameRejected, Poisoned, Rejected
 from sealcast.model.event import OpenedEvent, Position
@@ -24,9 +27,18 @@ from sealcast.trust.tokens import gates
 from sealcast.wire import frame, traceparent
 from sealcast.wire.frame import Header
 from sealcast.wire.records import RecordCodec
+from sealcast.wire.sealed import SealedPiece
 
 #: Signed headers verified before: the events of one frame tend to come together.
 MAX_VERIFIED_HEADERS: Final = 1024
+
+
+class Verified(NamedTuple):
+    """One event as it was signed: the header of its frame, and its record."""
+
+    header: Header
+    record: bytes
+
 
 VerifyKeyOf = Callable[[str], VerifyKey]
 
@@ -48,6 +60,30 @@ class SignedHeaders:
         if not merkle.verify(header.root, leaf, messages_per_event * position.row, header.count, path):
             raise CannotOpen(f"event {position} is not among the events that {header.publisher} signed")
 
+    def prove(
+        self, piece: SealedPiece, events: NDArray[np.int64], messages: Sequence[bytes | None]
+    ) -> tuple[dict[int, Header], list[bool]]:
+        """(a) to (c) for many events of a piece, and their messages as far as they are known: the headers of their
+        frames, and whether each event is proven. Whatever several of them need is worked out once."""
+        rows = [row for row, message in enumerate(messages) if message is not None]
+        hashed = merkle.hash_messages(message for message in messages if message is not None)
+        frames, leaves = piece.frame_index[events[rows]], piece.row[events[rows]].astype(np.int64)
+        headers, proven = dict[int, Header](), [False] * len(messages)
+        cuts = (np.flatnonzero(np.diff(frames)) + 1).tolist()
+        for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True) if rows else ():
+            index = int(frames[start])
+            try:
+                header, proof = self.header(piece.frames[index].signed), piece.frames[index]
+            except CannotOpen:
+                continue
+            headers[index] = header
+            if proof.count == header.count and merkle.verify_many(
+                header.root, hashed[start:end], leaves[start:end], header.count, proof.nodes
+            ):
+                for row in rows[start:end]:
+                    proven[row] = True
+        return headers, proven
+
     def _header(self, signed: bytes) -> Header:
         """(a), (b)"""
         try:
@@ -60,6 +96,12 @@ class SignedHeaders:
         if not self._verify_key_of(header.publisher).verify(about.to_be_signed, about.signature):
             raise CannotOpen(f"the signature is not {header.publisher}'s")
         return header
+
+
+def checked_record(header: Header, position: Position, codec: RecordCodec, record: bytes) -> Verified:
+    """CannotOpen if it is of another schema."""
+    opened_event(header, position, codec, record)
+    return Verified(header, record)
 
 
 def opened_event(

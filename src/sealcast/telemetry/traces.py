@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -28,9 +28,7 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, T
 
 from sealcast.errors import Misuse
 from sealcast.log.closing import Closing
-from sealcast.wire import traceparent
 
-Result = TypeVar("Result")
 #: How long a process waits at its end for a collector that does not answer, in milliseconds.
 _FLUSH_MS: Final = 5_000
 
@@ -80,14 +78,11 @@ class Traces(Closing):
             ids = context.trace_id.to_bytes(16, "big") + context.span_id.to_bytes(8, "big")
             yield ids + bytes([context.trace_flags & TraceFlags.SAMPLED]) if context.is_valid else b""
 
-    def opened(self, topic: str, opening: Callable[[], Result], context_of: Callable[[Result], str | None]) -> Result:
-        """What `opening` opens; a span if its publisher traces it."""
-        begin = time.time_ns()
-        result = opening()
-        found = context_of(result)
-        if found is not None:
-            self._span(traceparent.parse(found), Stage("open", begin, time.time_ns()), SpanKind.CONSUMER, _about(topic))
-        return result
+    def opened(self, topic: str, contexts: Iterable[bytes], begin_ns: int) -> None:
+        """Events that were opened together, since then: a span for each that its publisher traces, by its context."""
+        stage = Stage("open", begin_ns, time.time_ns())
+        for context in contexts:
+            self._span(context, stage, SpanKind.CONSUMER, _about(topic))
 
     def handled(self, topic: str, broker: str, contexts: Iterable[bytes], stages: Iterable[Stage]) -> None:
         """What a broker did with traced frames, afterwards."""

@@ -15,7 +15,7 @@ Encoded as deterministic CBOR with little-endian typed arrays (RFC 8746), as sea
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -30,6 +30,7 @@ from sealcast.primitives.merkle import HASH_BYTES
 from sealcast.wire import cbor, limits, typed
 from sealcast.wire.cbor import require
 from sealcast.wire.frame import TOPIC_BYTES
+from sealcast.wire.handed import Ints, Places
 from sealcast.wire.headers import is_name
 from sealcast.wire.notifications import EVENT_BYTES, MESSAGES_PER_EVENT
 from sealcast.wire.typed import UINT32, UINT64, Array, array_at, own_at, raw_at, whole_at
@@ -130,6 +131,10 @@ class HopPiece:
         at = self.frame(event)
         return Position(at.partition, at.offset, self._row[event])
 
+    def places(self, events: Ints) -> Places:
+        """`position` of many."""
+        return places_in(self.frames, self.frame_index[events], self.row[events])
+
     _row_event = _plain("row_event")
     _frame_index = _plain("frame_index")
     _row = _plain("row")
@@ -137,6 +142,12 @@ class HopPiece:
     _entry_start = _plain("entry_start")
     _body_start = _plain("body_start")
     _path_start = _plain("path_start")
+
+
+def places_in(frames: Sequence[FrameRef], frame_index: Array, row: Array) -> Places:
+    """Where events stand, each in one of the frames."""
+    at = np.array([(frame.partition, frame.offset) for frame in frames], np.int64).reshape(-1, 2)[frame_index]
+    return Places(at[:, 0], at[:, 1], row.astype(np.int64))
 
 
 # --- whether it agrees with itself --------------------------------------------------------------

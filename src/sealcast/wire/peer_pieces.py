@@ -27,7 +27,8 @@ from sealcast.wire import limits, typed
 from sealcast.wire.carried import CarriedEvent
 from sealcast.wire.cbor import require
 from sealcast.wire.frame import TOPIC_BYTES
-from sealcast.wire.hops import MAX_PATH, FrameRef, below, frame_ref, name_in, placed_rejection, spans
+from sealcast.wire.handed import Ints, Places
+from sealcast.wire.hops import MAX_PATH, FrameRef, below, frame_ref, name_in, placed_rejection, places_in, spans
 from sealcast.wire.typed import UINT32, UINT64, Array, array_at, own_at, raw_at, whole_at
 
 MAGIC: Final = "sealcast-peer-piece"
@@ -78,6 +79,10 @@ class PeerPiece:
         """Where an event stands in its topic: in its publisher's log."""
         at = self.frame(event)
         return Position(at.partition, at.offset, int(self.row[event]))
+
+    def places(self, events: Ints) -> Places:
+        """`position` of many."""
+        return places_in(self.frames, self.frame_index[events], self.row[events])
 
     def carried(self, event: int) -> CarriedEvent:
         """An event as it came, but for the token of its publisher, which was looked at then."""

@@ -37,6 +37,7 @@ from sealcast.model.stages import FrameProof
 from sealcast.primitives.aead import COMMITMENT_BYTES, MAX_OFFSET, MAX_PARTITION, WRAPPED_BYTES, each_nonce
 from sealcast.wire import cbor, limits, typed
 from sealcast.wire.consistency import check
+from sealcast.wire.handed import Places
 from sealcast.wire.mailboxes import FIELDS, Mailboxes
 from sealcast.wire.typed import UINT8, UINT32, UINT64, Array, array_at, listed, own_at, raw, raw_at, whole, whole_at
 
@@ -185,13 +186,31 @@ class SealedPiece:
         """Where an event stands in its topic: its nonce and its id."""
         return Position(self.partition, self.frame(event).offset, int(self.row[event]))
 
+    def places(self, events: Ints) -> Places:
+        """`position` of many."""
+        offsets = np.array([proof.offset for proof in self.frames], np.int64)
+        frames, rows = self.frame_index[events], self.row[events].astype(np.int64)
+        return Places(np.full(len(events), self.partition, np.int64), offsets[frames], rows)
+
     def body(self, event: int) -> bytes:
         """An event's sealed message."""
         return bytes(self.bodies[int(self.body_start[event]) : int(self.body_start[event + 1])])
 
+    def bodies_of(self, events: Ints) -> list[bytes]:
+        """`body` of many."""
+        starts, ends = self.body_start[events].tolist(), self.body_start[events + 1].tolist()
+        bodies = self.bodies
+        return [bytes(bodies[start:end]) for start, end in zip(starts, ends, strict=True)]
+
     def commitment(self, event: int) -> bytes:
         """Which key, and no other, opens an event's body."""
         return bytes(self.commitments[COMMITMENT_BYTES * event : COMMITMENT_BYTES * (event + 1)])
+
+    def commitments_of(self, events: Ints) -> list[bytes]:
+        """`commitment` of many."""
+        # `V` is raw bytes, where `S` would drop trailing zeros.
+        picked: list[bytes] = np.frombuffer(self.commitments, f"V{COMMITMENT_BYTES}")[events].tolist()
+        return picked
 
     def key_id(self, key: int) -> bytes:
         return bytes(self.key_ids[limits.KEY_ID_BYTES * key : limits.KEY_ID_BYTES * (key + 1)])
@@ -208,7 +227,6 @@ class SealedPiece:
         at = self._wrap_at[uses]
         if at.size and int(at.min()) < 0:
             raise Bug("uses of events that are sealed directly: there is no wrapped key")
-        # `V` is raw bytes, where `S` would drop trailing zeros.
         picked: list[bytes] = np.frombuffer(self.wraps, f"V{WRAPPED_BYTES}")[at].tolist()
         return picked
 

@@ -23,9 +23,11 @@ from sealcast.protections.attribute.open import AttributeOpener
 from sealcast.protections.attribute.publish import AttributeWay
 from sealcast.protections.journals import journal_signer
 from sealcast.protections.labelled import LabelledSide
+from sealcast.protections.opened import OpenedBatch, OpenedPart
 from sealcast.protections.port import AsksOf, ClientSide, Interest, KeysOf, Measured, Opens, Proven, Reader, Wanted
-from sealcast.protections.proving import proven
-from sealcast.protections.stays import Found, Stays, no_subscription
+from sealcast.protections.proving import part_of, proven
+from sealcast.protections.stays import FoundPart, Stays, no_subscription
+from sealcast.protections.verify import Verified
 from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
@@ -51,7 +53,7 @@ class AttributeInbox(Unpicklable):
         self._looked: RealmState | None = None
         #: Events of one piece that were opened together.
         self._ahead_of: PeerPiece | None = None
-        self._ahead: dict[int, OpenedEvent | CannotOpen] = {}
+        self._ahead: dict[int, Verified | CannotOpen] = {}
         #: A few keys an epoch, which take no room worth counting.
         self.keys = Measured()
         self.look(realm.state())
@@ -65,29 +67,30 @@ class AttributeInbox(Unpicklable):
             self._interests.try_refresh()
             self._looked = state
 
-    def open(self, found: Found[PeerPiece]) -> OpenedEvent:
+    def open(self, found: FoundPart[PeerPiece]) -> OpenedPart:
+        """A few at a time, as pairings take milliseconds."""
+        some = found.part.cut(0, min(AHEAD, len(found.part)))
+        return self._opener.open_part(some, lambda event: self._opened(some.piece, event))
+
+    def _opened(self, piece: PeerPiece, event: int) -> Verified | CannotOpen:
         """Opens those that follow with it: what is verified together costs less, and who reads one reads on."""
-        piece, event = found.delivery.piece, found.delivery.event
         if self._ahead_of is not piece or event not in self._ahead:
             events = range(event, min(event + AHEAD, len(piece)))
             opened = self._opener.open_many([piece.carried(each) for each in events])
             self._ahead_of, self._ahead = piece, dict(zip(events, opened, strict=True))
-        first = self._ahead[event]
-        if isinstance(first, CannotOpen):
-            raise first
-        return first
+        return self._ahead[event]
 
-    def wants(self, event: OpenedEvent) -> bool:
-        """It has opened it with a subscription's key, which opens nothing else."""
-        return True
+    def unwanted(self, opened: OpenedBatch) -> Sequence[int]:
+        """It has opened them with a subscription's key, which opens nothing else."""
+        return ()
 
     def report(self, events: Sequence[OpenedEvent], count: int) -> None:
         """All that comes is wanted here."""
 
     def prove(self, broker: str, piece: PeerPiece, known: dict[int, bytes]) -> Proven:
         """Every subscriber for itself: no two have the same keys."""
-        recipient = self.mail.mailbox(broker).recipient
-        return proven(piece, recipient, lambda event, handle: self._opener.open(piece.carried(event)))
+        part = part_of(piece, self.mail.mailbox(broker).recipient)
+        return proven(part, lambda some: self._opener.open_part(some, lambda event: self._opened(piece, event)))
 
     def close(self) -> None:
         self.mail.close()

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Final
 
 from sealcast.errors import CannotOpen, EventRejected
+from sealcast.log.mailbox import Part
 from sealcast.model.event import OpenedEvent
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.attribute.asking import Subscribing
@@ -25,11 +26,13 @@ from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.publish import inside_record
 from sealcast.protections.attribute.scheme import OpenedContent, Opener, PublicParameters, SubscriptionKey
 from sealcast.protections.attribute.settings import event_space
-from sealcast.protections.verify import SignedHeaders, opened_event, publishers_keys
+from sealcast.protections.opened import OpenedPart, settle
+from sealcast.protections.verify import SignedHeaders, Verified, opened_event, publishers_keys
 from sealcast.trust.realm.state import RealmState
 from sealcast.wire.attribute import AttributeReason, AttributeRejected, SealedAttributeEvent
 from sealcast.wire.carried import CarriedEvent
 from sealcast.wire.frame import Header
+from sealcast.wire.peer_pieces import PeerPiece
 from sealcast.wire.records import RecordCodec
 
 #: Epochs whose keys are kept ready: this one, the one before, and some that a reader goes back to.
@@ -72,12 +75,23 @@ class AttributeOpener(Unpicklable):
         (found,) = self.open_many([event])
         if isinstance(found, CannotOpen):
             raise found
-        return found
+        return opened_event(found.header, event.position, self._codec, found.record)
 
-    def open_many(self, events: Sequence[CarriedEvent]) -> list[OpenedEvent | CannotOpen]:
+    def open_part(self, part: Part[PeerPiece], found: Callable[[int], Verified | CannotOpen]) -> OpenedPart:
+        """Deliveries of an inbox, each with what `open_many` found."""
+
+        def one(row: int) -> Verified:
+            opened = found(part.events[row])
+            if isinstance(opened, CannotOpen):
+                raise opened
+            return opened
+
+        return settle(self._codec, part, {}, [None] * len(part), one)
+
+    def open_many(self, events: Sequence[CarriedEvent]) -> list[Verified | CannotOpen]:
         """Each event opened, or why not. What is signed in the name of credentials is verified for all of them at once,
         which takes a fraction of the pairings."""
-        found = dict[int, OpenedEvent | CannotOpen]()
+        found = dict[int, Verified | CannotOpen]()
         epochs = dict[int, list[tuple[int, Header]]]()
         for number, event in enumerate(events):
             try:
@@ -111,7 +125,7 @@ class AttributeOpener(Unpicklable):
             return [NotOurs(f"no key of topic {self._about.name!r} (epoch {epoch}) is at hand")] * len(messages)
         return [_why_not(one) if isinstance(one, AttributeRejected) else one for one in opener.open_many(messages)]
 
-    def _settled(self, header: Header, event: CarriedEvent, opened: OpenedContent | CannotOpen) -> OpenedEvent:
+    def _settled(self, header: Header, event: CarriedEvent, opened: OpenedContent | CannotOpen) -> Verified:
         if isinstance(opened, CannotOpen):
             raise opened
         record = inside_record(opened.payload, self._about.id, header.publisher)  # (3)
@@ -121,7 +135,7 @@ class AttributeOpener(Unpicklable):
             self._space.verify(found.attributes, opened.publisher, f"what {header.publisher} may publish")
         except EventRejected as error:
             raise CannotOpen(f"event {event.position} is not of its topic's schema: {error.message}") from None
-        return found
+        return Verified(header, record)
 
     def _at(self, epoch: int) -> Opener | None:
         return self._opener(epoch, self._stamp(epoch))

@@ -10,26 +10,32 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Final
 
-from sealcast.errors import CannotOpen, KeyMissing
-from sealcast.model.event import OpenedEvent
-from sealcast.primitives.secrets import Secret
+import numpy as np
+
+from sealcast.errors import CannotOpen
+from sealcast.log.mailbox import Delivery
+from sealcast.primitives.secrets import KEY_BYTES, Secret
 from sealcast.protections.endpoint.key_answers import key_requests
 from sealcast.protections.endpoint.missing import KeyAsker, MissingKeys
 from sealcast.protections.endpoint.open import Opener
 from sealcast.protections.endpoint.publish import Direct
+from sealcast.protections.opened import OpenedPart, refused_part
 from sealcast.protections.port import DEFAULT_KEY_MEMORY, ClientSide, KeysOf, Measured, Opens, Proven, Reader
-from sealcast.protections.proving import proven
+from sealcast.protections.proving import part_of, proven
 from sealcast.protections.registered import RegisteredInbox, RegisteredSide
-from sealcast.protections.stays import Found
+from sealcast.protections.stays import FoundPart
 from sealcast.protections.verify import publishers_keys
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.topic_keys import at_broker
 from sealcast.trust.realm.state import RealmState
+from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import SealedPiece
 
 #: Versions of pieces whose incarnation is remembered.
 MAX_VERSIONS: Final = 1_024
+#: In the place of an event's content key where it has none (`Opener.content_keys`).
+_DIRECT: Final = bytes(KEY_BYTES)
 
 
 class EndpointInbox(RegisteredInbox):
@@ -41,6 +47,7 @@ class EndpointInbox(RegisteredInbox):
         self._openers: dict[tuple[str, int, bytes], Opener] = {}
         self._missing = cache(self._missing_at)
         self._incarnation = incarnations(reader.realm, reader.topic)
+        self._codec = RecordCodec(reader.realm.state().topic(reader.topic).schema)
         # Whoever has no key for what comes next is told so now.
         self._opener(self.mail.home, reader.realm.state().topic(reader.topic).epoch, b"")
 
@@ -48,32 +55,37 @@ class EndpointInbox(RegisteredInbox):
     def keys(self) -> Measured:
         return Measured.total(opener.keyring.measured for opener in self._openers.values())
 
-    def open(self, found: Found[SealedPiece]) -> OpenedEvent:
-        delivery = found.delivery
-        opener = self._opener_of(found.broker, delivery.piece)
+    def open(self, found: FoundPart[SealedPiece]) -> OpenedPart:
+        broker, part = found.broker, found.part
         try:
-            return opener.open(delivery.piece, delivery.event, delivery.handle)
-        except KeyMissing:
-            self._missing(found.broker).find(opener, delivery, lambda p: self._opener_of(found.broker, p) is opener)
-            return opener.open(delivery.piece, delivery.event, delivery.handle)
+            opener = self._opener_of(broker, part.piece)
+        except CannotOpen as error:
+            return refused_part(self._codec, part, error)
+
+        def find(delivery: Delivery[SealedPiece]) -> None:
+            self._missing(broker).find(opener, delivery, lambda piece: self._opener_of(broker, piece) is opener)
+
+        return opener.open_part(part, find)
 
     def prove(self, broker: str, piece: SealedPiece, known: dict[int, bytes]) -> Proven:
         """The keys of all its events at once. A body is opened unless its very key opened it before: it is committed
         to its key."""
-        opener = self._opener_of(broker, piece)
-        events, uses = piece.rows_for(self._slot)
+        opener, part = self._opener_of(broker, piece), part_of(piece, self.mail.mailbox(broker).recipient)
+        events, uses = np.asarray(part.events, np.int64), np.asarray(part.handles, np.int64)
         try:
-            keys = dict(zip(events.tolist(), opener.content_keys(piece, events, uses), strict=True))
+            keys = opener.content_keys(piece, events, uses)
         except CannotOpen as error:
             return Proven((), events.size, error.message)
-
-        def opened(event: int, use: int) -> None:
-            key = keys[event].tobytes()
-            if not keys[event].any() or known.get(event) != key:
-                opener.open(piece, event, use)
-                known[event] = key
-
-        return proven(piece, self.mail.mailbox(broker).recipient, opened)
+        # `V` is raw bytes, where `S` would drop trailing zeros.
+        each: list[bytes] = keys.view(f"V{KEY_BYTES}")[:, 0].tolist()
+        own = dict(zip(part.events, each, strict=True))
+        again = [row for row, (event, key) in enumerate(own.items()) if key == _DIRECT or known.get(event) != key]
+        done = proven(part.only(again), opener.open_part)
+        known |= {event: own[event] for event in done.events}
+        if len(again) == len(part):
+            return done
+        failed = {part.events[row] for row in again}.difference(done.events)
+        return done._replace(events=[event for event in part.events if event not in failed])
 
     def _missing_at(self, broker: str) -> MissingKeys:
         at = self.reader

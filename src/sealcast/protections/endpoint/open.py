@@ -10,6 +10,8 @@ Whatever fails is CannotOpen: a subscriber learns that something was altered, an
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
@@ -17,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.errors import CannotOpen, KeyMissing
+from sealcast.log.mailbox import Delivery, Part
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.model.schema import Schema
 from sealcast.primitives import aead, labels, merkle
@@ -25,8 +28,9 @@ from sealcast.primitives.secrets import KEY_BYTES, Secret
 from sealcast.protections.endpoint import keys
 from sealcast.protections.endpoint.keyring import Keyring
 from sealcast.protections.endpoint.tables import WRAP
+from sealcast.protections.opened import OpenedPart, few, settle
 from sealcast.protections.port import DEFAULT_KEY_MEMORY
-from sealcast.protections.verify import SignedHeaders, VerifyKeyOf, opened_event
+from sealcast.protections.verify import SignedHeaders, Verified, VerifyKeyOf, checked_record, opened_event
 from sealcast.trust.keys.frames import associated_data
 from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import TABLE, SealedPiece
@@ -34,6 +38,7 @@ from sealcast.wire.sealed import TABLE, SealedPiece
 #: Ciphers of keys used lately.
 MAX_WARM_KEYS: Final = 1024
 Ints = NDArray[np.int64]
+Find = Callable[[Delivery[SealedPiece]], None]
 
 
 class Opener:
@@ -61,12 +66,33 @@ class Opener:
 
     def open(self, piece: SealedPiece, event: int, use: int) -> OpenedEvent:
         """Open one delivery of a piece, or CannotOpen."""
-        position, proof = piece.position(event), piece.frame(event)
-        message = self.open_body(piece, event, use)
-        header = self._headers.header(proof.signed)
-        path = merkle.path(proof.nodes, header.count, position.row) if proof.count == header.count else ()
-        self._headers.verify(header, message, position, path)
-        return opened_event(header, position, self._codec, message)
+        header, record = self._verified(piece, event, use)
+        return opened_event(header, piece.position(event), self._codec, record)
+
+    def open_part(self, part: Part[SealedPiece], find: Find | None = None) -> OpenedPart:
+        """Open many deliveries of a piece. `find` brings what a delivery needs, when a key for it is missing."""
+        piece, missing = part.piece, dict[int, KeyMissing]()
+
+        def one(row: int) -> Verified:
+            event, use = part.events[row], part.handles[row]
+            key = int(piece.uses[use])
+            if key in missing:
+                raise missing[key]
+            try:
+                return self._verified(piece, event, use)
+            except KeyMissing:
+                if find is None:
+                    raise
+                find(part.delivery(row))
+                return self._verified(piece, event, use)
+
+        if few(len(part)):
+            return settle(self._codec, part, {}, [None] * len(part), one)
+        events = np.asarray(part.events, np.int64)
+        bodies = self._bodies(part, events, find, missing)
+        headers, proven = self._headers.prove(piece, events, bodies)
+        records = [body if good else None for body, good in zip(bodies, proven, strict=True)]
+        return settle(self._codec, part, headers, records, one)
 
     def open_rows(self, piece: SealedPiece) -> list[OpenedEvent]:
         """Everything in a piece that is for this subscriber, in order."""
@@ -78,15 +104,10 @@ class Opener:
 
         For proofs: two subscribers with one content key have one event, without opening it twice."""
         found = np.zeros((len(events), KEY_BYTES), np.uint8)
-        rows = np.flatnonzero(piece.wrapped[events])
-        offsets = np.array([proof.offset for proof in piece.frames], np.int64)
-        keys_used = piece.uses[uses[rows]]
-        for key in np.unique(keys_used).tolist():
-            mine = rows[keys_used == key]
-            picked = events[mine]
-            nonces = aead.nonces(piece.partition, offsets[piece.frame_index[picked]], piece.row[picked])
-            opened = self._unwrapped(piece, key, nonces, piece.wraps_of(uses[mine]))
-            found[mine] = np.frombuffer(b"".join(opened), np.uint8).reshape(-1, KEY_BYTES)
+        nonces = aead.each_nonce(piece.partition, *piece.places(events)[1:])
+        for key, rows in _by_key(piece, events, uses)[1].items():
+            opened = self._unwrapped(piece, key, b"".join(_at(rows, nonces)), piece.wraps_of(uses[rows]))
+            found[rows] = np.frombuffer(b"".join(opened), np.uint8).reshape(-1, KEY_BYTES)
         return found
 
     def missing(self, piece: SealedPiece, since: int = 0) -> list[Position]:
@@ -102,6 +123,15 @@ class Opener:
             except KeyMissing:
                 found.append(piece.position(int(events[at])))
         return sorted(found)
+
+    def _verified(self, piece: SealedPiece, event: int, use: int) -> Verified:
+        """One delivery, (1) to (4)."""
+        position, proof = piece.position(event), piece.frame(event)
+        message = self.open_body(piece, event, use)
+        header = self._headers.header(proof.signed)
+        path = merkle.path(proof.nodes, header.count, position.row) if proof.count == header.count else ()
+        self._headers.verify(header, message, position, path)
+        return checked_record(header, position, self._codec, message)
 
     # --- (1), (2) ----------------------------------------------------------------------------------
 
@@ -123,6 +153,66 @@ class Opener:
             self.keyring.forget(piece.key_id(key))
             raise
 
+    def _bodies(
+        self, part: Part[SealedPiece], events: Ints, find: Find | None, missing: dict[int, KeyMissing]
+    ) -> list[bytes | None]:
+        """What the broker sealed, of all deliveries at once; None in the place of those that do not open. Keys that are
+        not to be had are `missing` from now on."""
+        piece, uses = part.piece, np.asarray(part.handles, np.int64)
+        nonces = aead.each_nonce(piece.partition, *piece.places(events)[1:])
+        bodies, commitments = piece.bodies_of(events), piece.commitments_of(events)
+        direct, wrapped = _by_key(piece, events, uses)
+        found: list[bytes | None] = [None] * len(part)
+        for key, rows in direct.items():
+            secret = self._secret(part, key, rows[0], find, missing)
+            if secret is not None:
+                cipher = self._ciphers(b"body", secret)
+                opened = cipher.open_many(_at(rows, nonces), _at(rows, commitments), _at(rows, bodies))
+                for row, body in zip(rows, opened, strict=True):
+                    found[row] = body
+        contents = dict[int, bytes]()
+        for key, rows in wrapped.items():
+            if self._secret(part, key, rows[0], find, missing) is not None:
+                contents |= self._contents(piece, key, rows, nonces, uses)
+        rows = list(contents)
+        own = (_at(rows, nonces), _at(rows, commitments), _at(rows, bodies))
+        opened = aead.open_each(list(contents.values()), self._aad, *own, self._key_bits)
+        for row, body in zip(rows, opened, strict=True):
+            found[row] = body
+        return found
+
+    def _secret(
+        self, part: Part[SealedPiece], key: int, row: int, find: Find | None, missing: dict[int, KeyMissing]
+    ) -> bytes | None:
+        """The value of a key that a delivery needs, if it is to be had."""
+        try:
+            try:
+                return self.keyring.secret(part.piece, key)
+            except KeyMissing:
+                if find is None:
+                    raise
+                find(part.delivery(row))
+                return self.keyring.secret(part.piece, key)
+        except KeyMissing as error:
+            missing[key] = error
+        except CannotOpen:
+            pass  # what came with the piece is none of our keys: each row says so for itself
+        return None
+
+    def _contents(
+        self, piece: SealedPiece, key: int, rows: list[int], nonces: list[bytes], uses: Ints
+    ) -> dict[int, bytes]:
+        """The content keys that rows have under one key, by row, as far as they open."""
+        wraps = piece.wraps_of(uses[rows])
+        try:
+            return dict(zip(rows, self._unwrapped(piece, key, b"".join(_at(rows, nonces)), wraps), strict=True))
+        except CannotOpen:
+            found = dict[int, bytes]()
+            for row, wrap in zip(rows, wraps, strict=True):
+                with suppress(CannotOpen):
+                    (found[row],) = self._unwrapped(piece, key, nonces[row], [wrap])
+            return found
+
     def _unwrapped(self, piece: SealedPiece, key: int, nonces: bytes, wraps: list[bytes]) -> list[bytes]:
         """The content keys that were brought to the holders of a key."""
         secret = self.keyring.secret(piece, key)
@@ -134,3 +224,16 @@ class Opener:
     def _cipher(self, purpose: bytes, secret: bytes) -> SealingKey:
         make = keys.body_key if purpose == b"body" else keys.wrap_key
         return make(Secret(secret), self._aad, self._key_bits)
+
+
+def _by_key(piece: SealedPiece, events: Ints, uses: Ints) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    """Which rows are sealed under which key: bodies, and content keys."""
+    direct, wrapped = dict[int, list[int]](), dict[int, list[int]]()
+    keys_used, wraps = piece.uses[uses].tolist(), piece.wrapped[events].tolist()
+    for row, (key, is_wrapped) in enumerate(zip(keys_used, wraps, strict=True)):
+        (wrapped if is_wrapped else direct).setdefault(key, []).append(row)
+    return direct, wrapped
+
+
+def _at(rows: Sequence[int], values: list[bytes]) -> list[bytes]:
+    return values if len(rows) == len(values) else [values[row] for row in rows]

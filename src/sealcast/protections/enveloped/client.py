@@ -11,15 +11,15 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache, lru_cache
 
 from sealcast.errors import Bug, CannotOpen
-from sealcast.model.event import OpenedEvent
 from sealcast.protections.checked import CheckedBatch, Refusals
 from sealcast.protections.endpoint.client import incarnations, opener_at, openers_with
 from sealcast.protections.enveloped.open import Opener, Unseal
 from sealcast.protections.enveloped.publish import EventSealer
+from sealcast.protections.opened import OpenedPart
 from sealcast.protections.port import AsksOf, KeysOf, Measured, Messages, Opens, Proven, Reader
-from sealcast.protections.proving import proven
+from sealcast.protections.proving import part_of, proven
 from sealcast.protections.registered import RegisteredInbox, RegisteredSide, broker_that_serves
-from sealcast.protections.stays import Found
+from sealcast.protections.stays import FoundPart
 from sealcast.protections.verify import publishers_keys
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
@@ -70,13 +70,12 @@ class EnvelopedInbox(RegisteredInbox):
         #: One key an epoch, which takes no room worth counting.
         self.keys = Measured()
 
-    def open(self, found: Found[SealedPiece]) -> OpenedEvent:
-        delivery = found.delivery
-        return self._opener.open(delivery.piece, delivery.event, delivery.handle, self._unseal(found.broker))
+    def open(self, found: FoundPart[SealedPiece]) -> OpenedPart:
+        return self._opener.open_part(found.part, self._unseal(found.broker))
 
     def prove(self, broker: str, piece: SealedPiece, known: dict[int, bytes]) -> Proven:
-        recipient, unseal = self.mail.mailbox(broker).recipient, self._unseal(broker)
-        return proven(piece, recipient, lambda event, handle: self._opener.open(piece, event, handle, unseal))
+        part, unseal = part_of(piece, self.mail.mailbox(broker).recipient), self._unseal(broker)
+        return proven(part, lambda some: self._opener.open_part(some, unseal))
 
     def _unsealing(self, broker: str) -> Unseal:
         """Takes off what brokers put on after a compromise, when they seal again for one reader as `endpoint` does. The

@@ -10,12 +10,17 @@ seals under that key. So no nonce repeats, whatever others who hold the content 
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.primitives import kdf
 from sealcast.primitives.aead import NONCE_BYTES, SealingKey
 from sealcast.primitives.secrets import Secret
+
+#: A nonce is the eight bytes of a number behind these.
+NUMBER_PAD: Final = bytes(NONCE_BYTES - 8)
 
 
 def associated_data(protection: str, topic_id: bytes, epoch: int) -> bytes:

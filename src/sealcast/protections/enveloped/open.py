@@ -14,22 +14,48 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
-from sealcast.errors import CannotOpen, Rejected
+import numpy as np
+from numpy.typing import NDArray
+
+from sealcast.errors import CannotOpen, EventRejected, Rejected
+from sealcast.log.mailbox import Part
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.model.stages import FrameProof
 from sealcast.primitives import merkle
-from sealcast.primitives.aead import SealingKey
+from sealcast.primitives.aead import TAG_BYTES, SealingKey
 from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.checked import CheckedColumns
 from sealcast.protections.enveloped import keys
-from sealcast.protections.enveloped.envelope import Envelope, shown, unpadded
-from sealcast.protections.verify import SignedHeaders, VerifyKeyOf, opened_event, poisoned_by
+from sealcast.protections.enveloped.envelope import (
+    CONTENT_TYPE,
+    HEAD_BYTES,
+    NUMBER_BYTES,
+    Envelope,
+    shown,
+    unpadded,
+)
+from sealcast.protections.opened import OpenedPart, RecordValues, decoded, few, settle
+from sealcast.protections.verify import (
+    SignedHeaders,
+    Verified,
+    VerifyKeyOf,
+    checked_record,
+    opened_event,
+    poisoned_by,
+)
 from sealcast.trust.keys.topic_keys import ContentKey
 from sealcast.trust.realm.topics import Topic
+from sealcast.wire.frame import BOOT_BYTES, Header
+from sealcast.wire.layout import RECORD_AT
+from sealcast.wire.limits import SALT_BYTES
 from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import TOPIC, SealedPiece
+
+Ints = NDArray[np.int64]
 
 #: Takes off what a broker sealed over an event: piece, event and use to the message inside.
 Unseal = Callable[[SealedPiece, int, int], bytes]
@@ -55,17 +81,24 @@ class Opener(Unpicklable, ABC):
     def open(self, piece: SealedPiece, event: int, use: int, unseal: Unseal | None = None) -> OpenedEvent:
         """Open one delivery of a piece, or CannotOpen. After a compromise, brokers seal what lies there once more, for
         each who may still read: `unseal` takes that off."""
-        if piece.key_kind[int(piece.uses[use])] == TOPIC:
-            body = piece.body(event)
-            at = self.before(body)
-            envelope = Envelope.in_piece(body[at:], piece.commitment(event))
-        elif unseal is None:
-            raise CannotOpen(f"event {piece.position(event)} was sealed again, under keys that are not at hand")
-        else:
-            body = self._codec.decode_one(unseal(piece, event, use))[1]
-            at = self.before(body)
-            envelope = Envelope.parse(body[at:])
-        return self.open_envelope(piece, event, envelope, body[:at])
+        header, record = self._verified(piece, event, use, unseal)
+        return opened_event(header, piece.position(event), self._codec, record)
+
+    def open_part(self, part: Part[SealedPiece], unseal: Unseal | None = None) -> OpenedPart:
+        """Open many deliveries of a piece. Those that were sealed again are opened one by one."""
+        piece, records = part.piece, list[bytes | None]([None] * len(part))
+
+        def one(row: int) -> Verified:
+            return self._verified(piece, part.events[row], part.handles[row], unseal)
+
+        if few(len(part)):
+            return settle(self._codec, part, {}, records, one)
+        plain = np.asarray(piece.key_kind)[piece.uses[np.asarray(part.handles, np.int64)]] == TOPIC
+        rows = np.flatnonzero(plain).tolist()
+        headers, found, values = self._together(piece, np.asarray(part.events, np.int64)[rows])
+        for row, record in zip(rows, found, strict=True):
+            records[row] = record
+        return settle(self._codec, part, headers, records, one, values=values)
 
     def open_alone(self, signed: bytes, message: bytes) -> OpenedEvent:
         """Open an event that came by itself, as its publisher showed it to brokers: a frame of one, in no log yet."""
@@ -77,13 +110,35 @@ class Opener(Unpicklable, ABC):
         # Every byte that came is what was signed, also those that are not needed to open it.
         self._headers.verify(self._headers.header(signed), message, position, ())
         proof = FrameProof(0, signed, 1, *merkle.hash_messages([message]))
-        return self._opened(position, proof, Envelope.parse(body[at:]), body[:at])
+        return self.open_envelope(position, proof, Envelope.parse(body[at:]), body[:at])
 
-    def open_envelope(self, piece: SealedPiece, event: int, envelope: Envelope, before: bytes = b"") -> OpenedEvent:
+    def open_envelope(
+        self, position: Position, proof: FrameProof, envelope: Envelope, before: bytes = b""
+    ) -> OpenedEvent:
+        """Open an envelope that came with this proof."""
+        header, record = self._checked(position, proof, envelope, before)
+        return opened_event(header, position, self._codec, record)
+
+    def _verified(self, piece: SealedPiece, event: int, use: int, unseal: Unseal | None) -> Verified:
+        """One delivery, (1) to (4)."""
+        position = piece.position(event)
+        if piece.key_kind[int(piece.uses[use])] == TOPIC:
+            body = piece.body(event)
+            at = self.before(body)
+            envelope = Envelope.in_piece(body[at:], piece.commitment(event))
+        elif unseal is None:
+            raise CannotOpen(f"event {position} was sealed again, under keys that are not at hand")
+        else:
+            try:
+                body = self._codec.decode_one(unseal(piece, event, use))[1]
+            except EventRejected as error:
+                raise CannotOpen(f"event {position} is not of its topic's schema: {error.message}") from None
+            at = self.before(body)
+            envelope = Envelope.parse(body[at:])
+        return self._checked(position, piece.frame(event), envelope, body[:at])
+
+    def _checked(self, position: Position, proof: FrameProof, envelope: Envelope, before: bytes) -> Verified:
         """What `before` says to brokers is the publisher's word as much as the envelope is."""
-        return self._opened(piece.position(event), piece.frame(event), envelope, before)
-
-    def _opened(self, position: Position, proof: FrameProof, envelope: Envelope, before: bytes) -> OpenedEvent:
         header = self._headers.header(proof.signed)
         cipher = self._cipher(header.epoch, header.publisher, envelope.boot)
         path = merkle.path(proof.nodes, header.count, position.row) if proof.count == header.count else ()
@@ -92,7 +147,66 @@ class Opener(Unpicklable, ABC):
             values, _, _ = self._codec.decode_one(record)
             message = shown(self._codec, values, self._hidden, record, before + envelope.to_bytes())
             self._headers.verify(header, message, position, path)
-            return opened_event(header, position, self._codec, record)
+            return checked_record(header, position, self._codec, record)
+
+    # --- many at once ---------------------------------------------------------------------------------
+
+    def _together(
+        self, piece: SealedPiece, events: Ints
+    ) -> tuple[dict[int, Header], list[bytes | None], RecordValues | None]:
+        """Headers, and the records of events that pass (1) to (4); their values, if all do."""
+        bodies, commitments = piece.bodies_of(events), piece.commitments_of(events)
+        records, starts = self._unsealed(piece, events, bodies, commitments)
+        rows = [row for row, record in enumerate(records) if record is not None]
+        inside = [record for record in records if record is not None]
+        values, bad = decoded(self._codec, inside)
+        sealed = [
+            b"".join((body[: (at := starts[row] + HEAD_BYTES)], commitments[row], body[at:]))
+            for row, body in zip(rows, (bodies[row] for row in rows), strict=True)
+        ]
+        messages = list[bytes | None]([None] * len(bodies))
+        try:
+            salts = b"".join(record[1:RECORD_AT].ljust(SALT_BYTES, b"\0") for record in inside)
+            made = CheckedColumns(self._about.schema, values.columns, values.payloads)
+            made_messages = made.shown(self._codec, self._hidden, salts, sealed, CONTENT_TYPE)
+        except EventRejected:  # one is too large; which one, and why, is for each row to say
+            return {}, messages, None
+        for at, row in enumerate(rows):
+            messages[row] = made_messages[at]
+        for at in bad:
+            messages[rows[at]] = None
+        headers, proven = self._headers.prove(piece, events, messages)
+        found = [record if good else None for record, good in zip(records, proven, strict=True)]
+        return headers, found, values if all(proven) else None
+
+    def _unsealed(
+        self, piece: SealedPiece, events: Ints, bodies: list[bytes], commitments: list[bytes]
+    ) -> tuple[list[bytes | None], list[int]]:
+        """What envelopes hold, as far as they open; and where each envelope begins."""
+        boots, starts = dict[tuple[int, bytes], list[int]](), [0] * len(bodies)
+        for row, (index, body) in enumerate(zip(piece.frame_index[events].tolist(), bodies, strict=True)):
+            with suppress(CannotOpen):
+                at = starts[row] = self.before(body)
+                if len(body) - at > HEAD_BYTES + TAG_BYTES:
+                    boots.setdefault((index, body[at : at + BOOT_BYTES]), []).append(row)
+        records: list[bytes | None] = [None] * len(bodies)
+        for (index, boot), rows in boots.items():
+            try:
+                header = self._headers.header(piece.frames[index].signed)
+                cipher = self._cipher(header.epoch, header.publisher, boot)
+            except CannotOpen:
+                continue
+            parts = [(bodies[row], starts[row] + HEAD_BYTES) for row in rows]
+            opened = cipher.open_many(
+                [keys.NUMBER_PAD + body[at - NUMBER_BYTES : at] for body, at in parts],
+                [commitments[row] for row in rows],
+                [body[at:] for body, at in parts],
+            )
+            for row, inside in zip(rows, opened, strict=True):
+                if inside is not None:
+                    with suppress(CannotOpen):
+                        records[row] = unpadded(inside)
+        return records, starts
 
     def _boot_key(self, epoch: int, publisher: str, boot: bytes) -> SealingKey:
         secret = self._content_of(epoch).of_publisher(publisher)

@@ -19,7 +19,7 @@ from sealcast.errors import CannotOpen, Misuse, SealcastError
 from sealcast.filters.check import check
 from sealcast.filters.labels import label_filter
 from sealcast.filters.parse import parse
-from sealcast.log.mailbox import Delivery, Mailbox, hop_mailbox
+from sealcast.log.mailbox import Mailbox, hop_mailbox
 from sealcast.model.event import OpenedEvent
 from sealcast.model.protection import Layered
 from sealcast.primitives.secrets import Unpicklable
@@ -33,9 +33,10 @@ from sealcast.protections.layered.participant import Participant
 from sealcast.protections.layered.reports import Reporter
 from sealcast.protections.layered.telling import Refreshed
 from sealcast.protections.layered.together import refresh_all, subscribe_together, subscribers_here
+from sealcast.protections.opened import OpenedBatch, OpenedPart
 from sealcast.protections.port import AsksOf, ClientSide, Interest, KeysOf, Measured, Opens, Proven, Reader, Wanted
-from sealcast.protections.proving import proven
-from sealcast.protections.stays import Found, Stays, no_subscription
+from sealcast.protections.proving import part_of, proven
+from sealcast.protections.stays import FoundPart, Stays, no_subscription
 from sealcast.protections.verify import publishers_keys
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm
@@ -81,19 +82,19 @@ class LayeredInbox(Unpicklable):
             self._told, self._look_at = self._realm.state(), now + REFRESH_SECONDS
             self._homes = [Stay(home) for home in homes_of(self._realm, self._topic, self._name)]
 
-    def open(self, found: Found[HopPiece]) -> OpenedEvent:
-        return self._opener.open(found.delivery.piece, found.delivery.handle)
+    def open(self, found: FoundPart[HopPiece]) -> OpenedPart:
+        return self._opener.open_part(found.part)
 
-    def wants(self, event: OpenedEvent) -> bool:
+    def unwanted(self, opened: OpenedBatch) -> Sequence[int]:
         """Keys are not bound to what was asked for: brokers above can hand on any event. Its own filters can tell."""
-        return self._interests.wanted(event)
+        return self._interests.unwanted(opened.columns) if len(opened) else ()
 
     def report(self, events: Sequence[OpenedEvent], count: int) -> None:
         self._reporter.report(events, count)
 
     def prove(self, broker: str, piece: HopPiece, known: dict[int, bytes]) -> Proven:
         """Every subscriber for itself: each has another entry, under layers of its own."""
-        return proven(piece, self.mail.mailbox(broker).recipient, lambda event, row: self._opener.open(piece, row))
+        return proven(part_of(piece, self.mail.mailbox(broker).recipient), self._opener.open_part)
 
     def close(self) -> None:
         self._reporter.close()
@@ -121,8 +122,8 @@ def _mail(realm: EntityRealm, topic: str, subscriber: str, homes: Callable[[], S
     return Stays(homes, lambda broker: mailbox_at(realm, topic, broker, subscriber), _generation)
 
 
-def _generation(delivery: Delivery[HopPiece]) -> int:
-    return delivery.piece.place(delivery.event)[2]
+def _generation(piece: HopPiece, event: int) -> int:
+    return piece.place(event)[2]
 
 
 class LayeredClient(LabelledSide):

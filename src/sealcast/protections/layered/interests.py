@@ -15,6 +15,10 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
 from sealcast.control.wallet import Wallet
 from sealcast.errors import FilterRejected, Misuse, NotFound, Rejected, SealcastError, Unavailable
 from sealcast.filters.check import fit
@@ -23,9 +27,9 @@ from sealcast.filters.labels import LabelCost, LabelFilter, label_filter
 from sealcast.filters.parse import parse
 from sealcast.filters.remembered import CONDITION_BYTES, Remembered
 from sealcast.filters.tree import Condition
+from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.log.closing import Closing
 from sealcast.model.event import OpenedEvent
-from sealcast.model.schema import Value
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.labelled import named, new_ids
 from sealcast.protections.layered.filters.posts import Numbered, signed_posts
@@ -79,7 +83,7 @@ class LayeredInterests(Closing, Unpicklable):
         )
         #: The filters as of the last look: events are many, and filters change seldom.
         self._live: list[OwnFilter] | None = None
-        #: Those and the past ones, the one that was true last before all others.
+        #: Those and the past ones.
         self._ever: list[Condition] = []
         #: Why the last attempt to tell its broker came to nothing, if it did; it is made again.
         self.trouble: SealcastError | None = None
@@ -184,23 +188,25 @@ class LayeredInterests(Closing, Unpicklable):
         values = dict(event.attributes)
         return [each.id for each in self._live if evaluate(self._compiled(each.text)[0], values) is True]
 
-    def wanted(self, event: OpenedEvent) -> bool:
-        """Whether an event is for one of the filters that it has, or for one that it had when that was delivered. Where
-        no filter is known, none was kept on this machine, and nothing can be told."""
-        values = dict(event.attributes)
-        if self._is_true(values):
-            return True
-        # Another process of this subscriber may have added a filter meanwhile.
-        filters = (*self._own.all().values(), *self._own.past.all().values())
-        self._ever = [self._condition(each.text) for each in filters]
-        return not self._ever or self._is_true(values)
+    def unwanted(self, columns: pa.RecordBatch) -> list[int]:
+        """Which events are neither for one of the filters that it has, nor for one that it had when they were
+        delivered. Where no filter is known, none was kept on this machine, and nothing can be told."""
+        evaluator = Evaluator(columns, self._schema)
+        left = self._untrue(evaluator, np.arange(columns.num_rows))
+        if left.size:
+            # Another process of this subscriber may have added a filter meanwhile.
+            filters = (*self._own.all().values(), *self._own.past.all().values())
+            self._ever = [self._condition(each.text) for each in filters]
+            left = self._untrue(evaluator, left) if self._ever else left[:0]
+        found: list[int] = left.tolist()
+        return found
 
-    def _is_true(self, values: dict[str, Value]) -> bool:
-        for at, condition in enumerate(self._ever):
-            if evaluate(condition, values) is True:
-                self._ever.insert(0, self._ever.pop(at))  # neighbouring events tend to be for the same filter
-                return True
-        return False
+    def _untrue(self, evaluator: Evaluator, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of the rows for which no filter is true."""
+        for condition in self._ever:
+            if rows.size:
+                rows = rows[~evaluator.true(condition, rows)]
+        return rows
 
     # --- telling the broker ---------------------------------------------------------------------------
 

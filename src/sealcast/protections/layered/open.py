@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from sealcast.errors import CannotOpen
+from sealcast.log.mailbox import Part
 from sealcast.model.event import OpenedEvent
 from sealcast.model.schema import Schema
 from sealcast.primitives.groups import Element
@@ -27,7 +28,15 @@ from sealcast.protections.layered.layers import MAX_CACHED_KEYS, Layers
 from sealcast.protections.layered.messages import Notification
 from sealcast.protections.layered.subscribe import own_layers
 from sealcast.protections.layered.tree import TreeId, TreePlace
-from sealcast.protections.verify import SignedHeaders, VerifyKeyOf, opened_event, poisoned_by
+from sealcast.protections.opened import OpenedPart, settle
+from sealcast.protections.verify import (
+    SignedHeaders,
+    Verified,
+    VerifyKeyOf,
+    checked_record,
+    opened_event,
+    poisoned_by,
+)
 from sealcast.wire.hops import HopPiece
 from sealcast.wire.notifications import MESSAGES_PER_EVENT, Core, encode_core, parse_entries
 from sealcast.wire.records import RecordCodec
@@ -64,8 +73,20 @@ class EventOpener:
         self._headers = SignedHeaders(topic_id, verify_key_of)
         self._opener_of = opener_of
 
+    def open_part(self, part: Part[HopPiece]) -> OpenedPart:
+        """Open many rows of a piece, each by itself: a key of its own is most of what a row takes."""
+
+        def one(row: int) -> Verified:
+            return self._verified(part.piece, part.handles[row])
+
+        return settle(self._codec, part, {}, [None] * len(part), one, MESSAGES_PER_EVENT)
+
     def open(self, piece: HopPiece, row: int) -> OpenedEvent:
         """Open one row of a piece, or CannotOpen."""
+        header, record = self._verified(piece, row)
+        return opened_event(header, piece.position(piece.event_of(row)), self._codec, record, MESSAGES_PER_EVENT)
+
+    def _verified(self, piece: HopPiece, row: int) -> Verified:
         event = piece.event_of(row)
         position, joined = piece.position(event), piece.path(event)
         header = self._headers.header(piece.frame(event).signed)
@@ -75,4 +96,4 @@ class EventOpener:
         opener = self._opener_of(TreeId(header.publisher, header.epoch, core.generation))
         with poisoned_by(header, position):
             record = opener.open(Notification(core.event, parse_entries(piece.entries_of(row)), core.body))
-            return opened_event(header, position, self._codec, record, MESSAGES_PER_EVENT)
+            return checked_record(header, position, self._codec, record)
