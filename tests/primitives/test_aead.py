@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from sealcast.errors import Bug, CannotOpen, Misuse
 from sealcast.model.event import Position
 from sealcast.primitives import aead
-from sealcast.primitives.aead import KeyRing, SealingKey
-from sealcast.primitives.secrets import Secret
+from sealcast.primitives.aead import COMMITMENT_BYTES, KeyRing, SealingKey
+from sealcast.primitives.secrets import KEY_BYTES, Secret
 from tests.primitives import gcm_by_the_book as book
 
 SECRET = Secret(bytes(range(32)))
@@ -268,3 +268,31 @@ def test_a_key_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         key.seal(aead.nonce(Position(0, 3, 0)), b"")
     with pytest.raises(Bug, match="new epoch"):
         KeyRing([key]).account([1])
+
+
+@given(st.lists(st.sampled_from(["good", "ciphertext", "nonce", "commitment", "key"]), max_size=6))
+def test_many_are_opened_as_each_is(kinds: list[str]) -> None:
+    """Under one key, and each under its own: one that was altered costs itself alone."""
+    keys = [bytes([number]) * KEY_BYTES for number in range(len(kinds))]
+    places = aead.nonces(0, list(range(len(kinds))), [0] * len(kinds))
+    nonces = [places[at : at + aead.NONCE_BYTES] for at in range(0, len(places), aead.NONCE_BYTES)]
+    plaintexts = [b"event %d" % number for number in range(len(kinds))]
+    one = SealingKey(Secret(bytes(KEY_BYTES)), b"aad")
+    joined, own = aead.seal_each(keys, b"aad", places, plaintexts)
+    split = [joined[at : at + COMMITMENT_BYTES] for at in range(0, len(joined), COMMITMENT_BYTES)]
+    for sealed, commitments in ((one.seal_many(places, plaintexts), [one.commitment] * len(kinds)), (own, split)):
+        altered = [(key, *each) for key, *each in zip(keys, nonces, commitments, sealed, strict=True)]
+        for at, kind in enumerate(kinds):
+            key, nonce, commitment, ciphertext = altered[at]
+            altered[at] = (
+                bytes(KEY_BYTES) if kind == "key" and sealed is own else key,
+                bytes(11) + b"\1" if kind == "nonce" else nonce,
+                bytes(COMMITMENT_BYTES) if kind in ("commitment", "key") else commitment,
+                ciphertext[:-1] + bytes([ciphertext[-1] ^ (kind == "ciphertext")]),
+            )
+        expected = [plain if kind == "good" else None for kind, plain in zip(kinds, plaintexts, strict=True)]
+        given_keys, *columns = ([*column] for column in zip(*altered, strict=True)) if altered else ([], [], [], [])
+        if sealed is own:
+            assert aead.open_each(given_keys, b"aad", *columns) == expected
+        else:
+            assert one.open_many(*columns) == expected

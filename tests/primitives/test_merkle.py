@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -177,3 +178,32 @@ def test_a_neighbour_tests_guesses_only_where_there_is_no_salt() -> None:
 def test_all_paths_at_once_are_those_of_each_leaf(count: int) -> None:
     nodes = merkle.build([merkle.leaf_hash(b"%d" % i) for i in range(count)])
     assert merkle.joined_paths(nodes, count) == [b"".join(merkle.path(nodes, count, i)) for i in range(count)]
+
+
+@given(st.data(), st.integers(1, 40))
+def test_many_leaves_are_proven_if_each_is_by_its_own_path(data: st.DataObject, count: int) -> None:
+    """Also where a node was altered: a neighbour's leaf does not stand in for the node that was given."""
+    leaves = merkle.hash_messages(bytes([0, number]) for number in range(count))
+    nodes = bytearray(merkle.build(leaves))
+    root = bytes(nodes[-merkle.HASH_BYTES :])
+    picked = sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1)))
+    if data.draw(st.booleans()):
+        nodes = bytearray(merkle.pruned(nodes, count, picked))
+    if data.draw(st.booleans()):
+        nodes[data.draw(st.integers(0, len(nodes) - 1))] ^= 1
+    hashes = [leaves[index] for index in picked]
+    if data.draw(st.booleans()):
+        at = data.draw(st.integers(0, len(picked) - 1))
+        hashes[at] = merkle.leaf_hash(b"another")
+    each = zip(picked, hashes, strict=True)
+    expected = all(merkle.verify(root, leaf, at, count, merkle.path(nodes, count, at)) for at, leaf in each)
+    assert merkle.verify_many(root, hashes, np.array(picked), count, bytes(nodes)) is expected
+
+
+@pytest.mark.parametrize("indices", [[], [1, 0], [0, 0], [-1, 0], [0, 5], [0]])
+def test_many_leaves_are_ascending_and_in_the_tree(indices: list[int]) -> None:
+    leaves = merkle.hash_messages(bytes([0, number]) for number in range(5))
+    nodes = merkle.build(leaves)
+    given_ = leaves[:2] if indices else []
+    assert not merkle.verify_many(nodes[-32:], given_, np.array(indices, np.int64), 5, nodes)
+    assert not merkle.verify_many(nodes[-32:], leaves, np.arange(5), 5, nodes[:-32])
