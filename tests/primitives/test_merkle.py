@@ -180,30 +180,42 @@ def test_all_paths_at_once_are_those_of_each_leaf(count: int) -> None:
     assert merkle.joined_paths(nodes, count) == [b"".join(merkle.path(nodes, count, i)) for i in range(count)]
 
 
-@given(st.data(), st.integers(1, 40))
-def test_many_leaves_are_proven_if_each_is_by_its_own_path(data: st.DataObject, count: int) -> None:
+@given(st.data(), st.integers(1, 40), st.integers(1, 3))
+def test_many_leaves_are_proven_if_each_is_by_its_own_path(data: st.DataObject, count: int, trees: int) -> None:
     """Also where a node was altered: a neighbour's leaf does not stand in for the node that was given."""
-    leaves = merkle.hash_messages(bytes([0, number]) for number in range(count))
-    nodes = bytearray(merkle.build(leaves))
-    root = bytes(nodes[-merkle.HASH_BYTES :])
-    picked = sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1)))
-    if data.draw(st.booleans()):
-        nodes = bytearray(merkle.pruned(nodes, count, picked))
-    if data.draw(st.booleans()):
-        nodes[data.draw(st.integers(0, len(nodes) - 1))] ^= 1
-    hashes = [leaves[index] for index in picked]
-    if data.draw(st.booleans()):
-        at = data.draw(st.integers(0, len(picked) - 1))
-        hashes[at] = merkle.leaf_hash(b"another")
-    each = zip(picked, hashes, strict=True)
-    expected = all(merkle.verify(root, leaf, at, count, merkle.path(nodes, count, at)) for at, leaf in each)
-    assert merkle.verify_many(root, hashes, np.array(picked), count, bytes(nodes)) is expected
+    roots, nodes, placed = list[bytes](), list[bytes](), list[tuple[int, int, bytes]]()
+    for tree in range(trees):
+        leaves = merkle.hash_messages(bytes([0, tree, number]) for number in range(count))
+        own = bytearray(merkle.build(leaves))
+        roots.append(bytes(own[-merkle.HASH_BYTES :]))
+        picked = sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1)))
+        if data.draw(st.booleans()):
+            own = bytearray(merkle.pruned(own, count, picked))
+        if data.draw(st.integers(0, 2)) == 0:
+            own[data.draw(st.integers(0, len(own) - 1))] ^= 1
+        nodes.append(bytes(own))
+        placed += [(tree, index, leaves[index]) for index in picked]
+    if data.draw(st.integers(0, 2)) == 0:
+        at = data.draw(st.integers(0, len(placed) - 1))
+        placed[at] = (*placed[at][:2], merkle.leaf_hash(b"another"))
+    expected = all(
+        merkle.verify(roots[tree], leaf, at, count, merkle.path(nodes[tree], count, at)) for tree, at, leaf in placed
+    )
+    which, where = (np.array([each[part] for each in placed]) for part in (0, 1))
+    assert merkle.verify_many(roots, count, nodes, which, where, [leaf for _, _, leaf in placed]) is expected
 
 
-@pytest.mark.parametrize("indices", [[], [1, 0], [0, 0], [-1, 0], [0, 5], [0]])
-def test_many_leaves_are_ascending_and_in_the_tree(indices: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("trees", "indices"),
+    [([], []), ([0, 0], [1, 0]), ([0, 0], [0, 0]), ([0, 0], [-1, 0]), ([0, 0], [0, 5]), ([0], [0]), ([1, 1], [0, 1]),
+     ([0, 1], [0, 1]), ([0, 0, 0], [0, 1])],
+)  # fmt: skip
+def test_many_leaves_are_in_order_and_in_the_tree(trees: list[int], indices: list[int]) -> None:
     leaves = merkle.hash_messages(bytes([0, number]) for number in range(5))
-    nodes = merkle.build(leaves)
-    given_ = leaves[:2] if indices else []
-    assert not merkle.verify_many(nodes[-32:], given_, np.array(indices, np.int64), 5, nodes)
-    assert not merkle.verify_many(nodes[-32:], leaves, np.arange(5), 5, nodes[:-32])
+    nodes, both = merkle.build(leaves), leaves[:2]
+    places = np.array(trees, np.int64), np.array(indices, np.int64)
+    assert not merkle.verify_many([nodes[-32:]], 5, [nodes], *places, both)
+    good = np.zeros(2, np.int64), np.arange(2)
+    assert merkle.verify_many([nodes[-32:]], 5, [nodes], *good, both)
+    assert not merkle.verify_many([nodes[-32:]], 5, [nodes[:-32]], *good, both)
+    assert not merkle.verify_many([nodes[-32:]], 0, [nodes], *good, both)

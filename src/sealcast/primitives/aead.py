@@ -142,7 +142,7 @@ class SealingKey(Unpicklable):
     def unwrap_many(self, nonces: bytes, wrapped: Sequence[bytes]) -> list[bytes]:
         """`unwrap` for each, raw: for keys as common as events. One that does not open fails the call."""
         ready = _split_nonces(nonces, len(wrapped))
-        if any(len(one) != WRAPPED_BYTES for one in wrapped):
+        if {*map(len, wrapped)} - {WRAPPED_BYTES}:
             raise CannotOpen(f"a wrapped key has {WRAPPED_BYTES} bytes")
         try:
             return list(map(self._aead.decrypt, ready, wrapped, repeat(None)))
@@ -181,8 +181,8 @@ def seal_each(
     context, size = _context(aad, key_bits), key_bits // 8
     commitments: list[bytes] = []
     sealed: list[bytes] = []
-    for key, nonce_, plaintext in zip(keys, _split_nonces(nonces, len(plaintexts)), plaintexts, strict=True):
-        expanded = _expand(key, context)
+    ready = _split_nonces(nonces, len(plaintexts))
+    for expanded, nonce_, plaintext in zip(_expand_many(keys, context), ready, plaintexts, strict=True):
         commitments.append(expanded[KEY_BYTES:])
         sealed.append(AESGCM(expanded[:size]).encrypt(nonce_, plaintext, None))
     return b"".join(commitments), sealed
@@ -199,12 +199,13 @@ def open_each(
     """Open what `seal_each` made, each under its own key; None in the place of those that do not open."""
     context, size, compare = _context(aad, key_bits), key_bits // 8, hmac.compare_digest
     opened: list[bytes | None] = []
-    for key, nonce_, commitment, ciphertext in zip(keys, nonces, commitments, ciphertexts, strict=True):
-        expanded, plain = _expand(key, context), None
-        if compare(expanded[KEY_BYTES:], commitment):
-            with suppress(InvalidTag):
-                plain = AESGCM(expanded[:size]).decrypt(nonce_, ciphertext, None)
-        opened.append(plain)
+    ready = _expand_many(keys, context)
+    for expanded, nonce_, commitment, ciphertext in zip(ready, nonces, commitments, ciphertexts, strict=True):
+        try:
+            committed = compare(expanded[KEY_BYTES:], commitment)
+            opened.append(AESGCM(expanded[:size]).decrypt(nonce_, ciphertext, None) if committed else None)
+        except InvalidTag:
+            opened.append(None)
     return opened
 
 
@@ -300,7 +301,15 @@ def _context(aad: bytes, key_bits: int) -> bytes:
 
 
 def _expand(key: bytes, context: bytes) -> bytes:
+    (expanded,) = _expand_many([key], context)
+    return expanded
+
+
+def _expand_many(keys: Sequence[bytes], context: bytes) -> list[bytes]:
     # HMAC-SHA512 written out: `hmac.digest` takes twice as long, most of it looking the hash up by name.
-    padded = key.ljust(128, b"\0")
-    inner = hashlib.sha512(padded.translate(INNER_PAD) + context).digest()
-    return hashlib.sha512(padded.translate(OUTER_PAD) + inner).digest()
+    padded, block, sha512 = b"".join([key.ljust(128, b"\0") for key in keys]), 128, hashlib.sha512
+    inner, outer = padded.translate(INNER_PAD), padded.translate(OUTER_PAD)
+    return [
+        sha512(outer[at : at + block] + sha512(inner[at : at + block] + context).digest()).digest()
+        for at in range(0, len(padded), block)
+    ]

@@ -156,42 +156,56 @@ def verify(root: bytes, leaf_hash: bytes, index: int, count: int, path: Sequence
 
 
 def verify_many(
-    root: bytes, leaf_hashes: Sequence[bytes], indices: NDArray[np.int64], count: int, nodes: bytes | memoryview
+    roots: Sequence[bytes],
+    count: int,
+    nodes: Sequence[bytes],
+    trees: NDArray[np.int64],
+    indices: NDArray[np.int64],
+    leaf_hashes: Sequence[bytes],
 ) -> bool:
-    """Whether `verify` holds for each of these leaves (by ascending `indices`) with its path in `nodes`.
+    """Whether `verify` holds for each of these leaves with its path in the `nodes` of its tree, for trees of one size.
 
-    What several paths share is hashed once, so that all leaves of a tree cost about one hash each. A node that was
-    computed and is part of another leaf's path must be the one in `nodes`: no leaf is proven by a path that it would
-    not be proven by alone. False does not say which leaf fails.
+    `trees` and `indices` say of each leaf where it stands; they ascend, and each tree has one at least. What several
+    paths share is hashed once, so that all leaves of a tree cost about one hash each. A node that was computed and is
+    part of another leaf's path must be the one in `nodes`: no leaf is proven by a path that it would not be proven by
+    alone. False does not say which leaf fails.
     """
-    if not 0 < count <= MAX_LEAVES or len(nodes) != size(count) or not _ascending_below(indices, count):
+    if not _placed(trees, indices, len(roots), count) or {*map(len, nodes)} != {size(count)}:
         return False
-    given, start = np.frombuffer(nodes, _HASH), 0
+    given = np.frombuffer(b"".join(nodes), _HASH).reshape(len(roots), -1)
     known = np.frombuffer(b"".join(leaf_hashes), _HASH)
-    if known.size != indices.size:
+    if len(nodes) != len(roots) or known.size != indices.size:
         return False
-    at = indices
+    tree, at, start = trees, indices, 0
     for width in _levels(count)[:-1]:
-        level = given[start : start + width].copy()
         # Of two siblings that are both known, each is on the other's path.
-        both = np.flatnonzero(np.diff(at >> 1) == 0)
+        both = np.flatnonzero((np.diff(tree) == 0) & (np.diff(at >> 1) == 0))
         shared = np.concatenate((both, both + 1))
-        if (level[at[shared]] != known[shared]).any():
+        if (given[tree[shared], start + at[shared]] != known[shared]).any():
             return False
-        level[at] = known
-        parents = np.delete(at >> 1, both + 1)
-        paired = parents[: parents.size - int(2 * int(parents[-1]) + 1 == width)]
-        pairs: list[bytes] = level[: width & ~1].view(_PAIR)[paired].tolist()
-        hashed = b"".join(_digests(_INNER, pairs))
-        if paired.size < parents.size:  # the last node has no partner, and moves up
-            hashed += level[-1].tobytes()
-        at, known, start = parents, np.frombuffer(hashed, _HASH), start + width
-    return hmac.compare_digest(known.tobytes(), root)
+        first = np.ones(at.size, np.bool_)
+        first[both + 1] = False
+        parent, side = np.cumsum(first) - 1, at & 1
+        tree, at = tree[first], at[first] >> 1
+        # The last node may have no partner, and moves up: what is beside it here belongs to nobody's path.
+        alone, left = 2 * at + 1 == width, start + 2 * at
+        pairs = np.empty((at.size, 2), _HASH)
+        pairs[:, 0], pairs[:, 1] = given[tree, left], given[tree, left + 1]
+        pairs[parent, side] = known
+        known = pairs[:, 0].copy()
+        hashed = _digests(_INNER, pairs[~alone].view(_PAIR)[:, 0].tolist())
+        known[~alone] = np.frombuffer(b"".join(hashed), _HASH)
+        start += width
+    return hmac.compare_digest(known.tobytes(), b"".join(roots))
 
 
-def _ascending_below(indices: NDArray[np.int64], count: int) -> bool:
-    rising = bool((np.diff(indices) > 0).all())
-    return indices.size > 0 and rising and int(indices[0]) >= 0 and int(indices[-1]) < count
+def _placed(trees: NDArray[np.int64], indices: NDArray[np.int64], most: int, count: int) -> bool:
+    """Whether these are leaves in order, none twice, of each tree one at least."""
+    if not 0 < count <= MAX_LEAVES or not indices.size or trees.size != indices.size:
+        return False
+    within = int(indices.min()) >= 0 and int(indices.max()) < count
+    every = int(trees[0]) == 0 and int(trees[-1]) == most - 1 and set(np.diff(trees).tolist()) <= {0, 1}
+    return within and every and bool((np.diff(trees * count + indices) > 0).all())
 
 
 def _digests(start: _Hash, pieces: Iterable[bytes]) -> list[bytes]:

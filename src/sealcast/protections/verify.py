@@ -10,9 +10,9 @@ Whatever fails is CannotOpen: a subscriber learns that something was altered, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
-from typing import Final, NamedTuple
+from contextlib import contextmanager, suppress
+from functools import cache, lru_cache
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sealcast.errors import CannotOpen, CertificateRejected, FrameRejected, Poisoned, Rejected
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.model.moments import moment
+from sealcast.model.stages import FrameProof
 from sealcast.primitives import merkle
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.realm.state import RealmState
@@ -31,6 +32,15 @@ from sealcast.wire.sealed import SealedPiece
 
 #: Signed headers verified before: the events of one frame tend to come together.
 MAX_VERIFIED_HEADERS: Final = 1024
+
+
+class _Span(NamedTuple):
+    """Events of one frame that follow each other, and what proves them."""
+
+    header: Header
+    proof: FrameProof
+    start: int
+    end: int
 
 
 class Verified(NamedTuple):
@@ -50,6 +60,7 @@ class SignedHeaders:
         """With an `epoch`, headers of later ones are refused. Earlier ones are fine: an event may be published before a
         rotation and sealed after it, or sealed again under newer keys."""
         self._topic_id, self._verify_key_of, self._epoch = topic_id, verify_key_of, epoch
+        self._key_of = verify_key_of
         self.header = lru_cache(MAX_VERIFIED_HEADERS)(self._header)
 
     def verify(
@@ -68,21 +79,37 @@ class SignedHeaders:
         rows = [row for row, message in enumerate(messages) if message is not None]
         hashed = merkle.hash_messages(message for message in messages if message is not None)
         frames, leaves = piece.frame_index[events[rows]], piece.row[events[rows]].astype(np.int64)
-        headers, proven = dict[int, Header](), [False] * len(messages)
+        headers, proven, alike = self._headers_of(piece, frames), [False] * len(messages), dict[int, list[_Span]]()
         cuts = (np.flatnonzero(np.diff(frames)) + 1).tolist()
         for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True) if rows else ():
-            index = int(frames[start])
-            try:
-                header, proof = self.header(piece.frames[index].signed), piece.frames[index]
-            except CannotOpen:
-                continue
-            headers[index] = header
-            if proof.count == header.count and merkle.verify_many(
-                header.root, hashed[start:end], leaves[start:end], header.count, proof.nodes
-            ):
-                for row in rows[start:end]:
-                    proven[row] = True
+            header, proof = headers.get(int(frames[start])), piece.frames[int(frames[start])]
+            if header is not None and header.count == proof.count:
+                alike.setdefault(header.count, []).append(_Span(header, proof, start, end))
+
+        def is_proven(spans: Sequence[_Span]) -> bool:
+            trees = np.repeat(np.arange(len(spans)), [span.end - span.start for span in spans])
+            indices = np.concatenate([leaves[span.start : span.end] for span in spans])
+            own = [leaf for span in spans for leaf in hashed[span.start : span.end]]
+            roots, nodes = [span.header.root for span in spans], [span.proof.nodes for span in spans]
+            return merkle.verify_many(roots, spans[0].header.count, nodes, trees, indices, own)
+
+        for spans in alike.values():
+            # If not all of them together, then each frame by itself.
+            good = spans if is_proven(spans) else [span for span in spans if is_proven([span])]
+            for row in (row for span in good for row in rows[span.start : span.end]):
+                proven[row] = True
         return headers, proven
+
+    def _headers_of(self, piece: SealedPiece, frames: NDArray[Any]) -> dict[int, Header]:
+        """The headers of frames, as far as they are good. Each publisher's key is looked for once."""
+        found, self._key_of = dict[int, Header](), cache(self._verify_key_of)
+        try:
+            for index in np.unique(frames).tolist():
+                with suppress(CannotOpen):
+                    found[index] = self.header(piece.frames[index].signed)
+        finally:
+            self._key_of = self._verify_key_of
+        return found
 
     def _header(self, signed: bytes) -> Header:
         """(a), (b)"""
@@ -93,7 +120,7 @@ class SignedHeaders:
         header = about.header
         if header.topic != self._topic_id or (self._epoch is not None and header.epoch > self._epoch):
             raise CannotOpen(f"{header.publisher} signed this for another topic, or for an epoch to come")
-        if not self._verify_key_of(header.publisher).verify(about.to_be_signed, about.signature):
+        if not self._key_of(header.publisher).verify(about.to_be_signed, about.signature):
             raise CannotOpen(f"the signature is not {header.publisher}'s")
         return header
 
