@@ -15,7 +15,7 @@ SUITES: Final[dict[str, tuple[str, ...]]] = {
     "admit": ("admit",),
     "layered": ("layered",),
     "attribute": ("attribute", "attribute_cores"),
-    "end-to-end": ("end_to_end_publish", "end_to_end_open", "end_to_end_label_hash"),
+    "end-to-end": ("end_to_end_publish", "end_to_end_open", "end_to_end_spark_read", "end_to_end_label_hash"),
     "network": ("network_clients", "network_fan_out", "network_latency"),
     "searchable": ("searchable_prefilter", "searchable_match", "searchable_mqtt"),
 }

@@ -172,29 +172,30 @@ def verify_many(
     """
     if not _placed(trees, indices, len(roots), count) or {*map(len, nodes)} != {size(count)}:
         return False
-    given = np.frombuffer(b"".join(nodes), _HASH).reshape(len(roots), -1)
+    given = np.frombuffer(b"".join(nodes), _HASH)
     known = np.frombuffer(b"".join(leaf_hashes), _HASH)
     if len(nodes) != len(roots) or known.size != indices.size:
         return False
-    tree, at, start = trees, indices, 0
+    tree, at, start = trees * sum(_levels(count)), indices, 0  # where its tree begins, and its place in its level
     for width in _levels(count)[:-1]:
         # Of two siblings that are both known, each is on the other's path.
         both = np.flatnonzero((np.diff(tree) == 0) & (np.diff(at >> 1) == 0))
         shared = np.concatenate((both, both + 1))
-        if (given[tree[shared], start + at[shared]] != known[shared]).any():
+        if (given.take(tree[shared] + start + at[shared]) != known[shared]).any():
             return False
         first = np.ones(at.size, np.bool_)
         first[both + 1] = False
         parent, side = np.cumsum(first) - 1, at & 1
         tree, at = tree[first], at[first] >> 1
         # The last node may have no partner, and moves up: what is beside it here belongs to nobody's path.
-        alone, left = 2 * at + 1 == width, start + 2 * at
-        pairs = np.empty((at.size, 2), _HASH)
-        pairs[:, 0], pairs[:, 1] = given[tree, left], given[tree, left + 1]
-        pairs[parent, side] = known
-        known = pairs[:, 0].copy()
-        hashed = _digests(_INNER, pairs[~alone].view(_PAIR)[:, 0].tolist())
-        known[~alone] = np.frombuffer(b"".join(hashed), _HASH)
+        alone, left = 2 * at + 1 == width, tree + start + 2 * at
+        pairs = given.take(np.stack((left, left + 1), axis=1))
+        pairs.ravel()[2 * parent + side] = known
+        if alone.any():
+            known = pairs[:, 0].copy()
+            known[~alone] = np.frombuffer(b"".join(_digests(_INNER, pairs[~alone].view(_PAIR)[:, 0].tolist())), _HASH)
+        else:
+            known = np.frombuffer(b"".join(_digests(_INNER, pairs.view(_PAIR)[:, 0].tolist())), _HASH)
         start += width
     return hmac.compare_digest(known.tobytes(), b"".join(roots))
 

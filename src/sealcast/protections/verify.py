@@ -78,7 +78,8 @@ class SignedHeaders:
         frames, and whether each event is proven. Whatever several of them need is worked out once."""
         rows = [row for row, message in enumerate(messages) if message is not None]
         hashed = merkle.hash_messages(message for message in messages if message is not None)
-        frames, leaves = piece.frame_index[events[rows]], piece.row[events[rows]].astype(np.int64)
+        known = events if len(rows) == len(messages) else events[rows]
+        frames, leaves = piece.frame_index[known], piece.row[known].astype(np.int64)
         headers, proven, alike = self._headers_of(piece, frames), [False] * len(messages), dict[int, list[_Span]]()
         cuts = (np.flatnonzero(np.diff(frames)) + 1).tolist()
         for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True) if rows else ():
