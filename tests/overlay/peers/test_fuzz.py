@@ -8,10 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from sealcast.lab.tariq.ideal import IdealCredentials, ideal_advertisement, ideal_event
+from sealcast.overlay.peers.contacts import MAX_CONTACTS
 from sealcast.overlay.peers.node import PeerNode
 from sealcast.overlay.peers.placing import MAX_COVERED
 from sealcast.overlay.peers.port import Dissemination, PeerSettings, Send
-from sealcast.overlay.peers.searching import MAX_CONTACTS, MAX_FALLBACKS
+from sealcast.overlay.peers.searching import MAX_FALLBACKS
 from sealcast.overlay.peers.timers import STALE, Timers
 from sealcast.wire import limits, peers
 from sealcast.wire.peers import PeerBody, PeerMessage
@@ -137,7 +138,8 @@ def check_bounds(node: PeerNode, settings: PeerSettings) -> None:
     assert len(core.recent._seen) <= settings.seen_events
     assert len(core.recent._kept) <= settings.kept_events
     assert len(node._placing._seen) <= settings.seen_searches
-    assert len(node._searching._contacts) <= MAX_CONTACTS
+    assert len(node._searching.contacts._contacts) <= MAX_CONTACTS
+    assert set(node._searching.contacts._down) <= set(node._core.rendezvous)
     assert len(core.timers._at) <= 6 * len(core.seats) + 2
     assert len(core.timers._heap) <= STALE * (6 * len(core.seats) + 3)
 

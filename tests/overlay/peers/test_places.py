@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sealcast.overlay.peers import searching
+from sealcast.overlay.peers import contacts, searching
 from sealcast.overlay.peers.port import PeerSettings
 from sealcast.wire.peers import Urgency
 from tests.overlay.peers.world import children, join_one, one_tree, parent
@@ -91,7 +91,7 @@ def test_an_own_parent_is_never_ones_child() -> None:
 
 
 def test_a_displaced_peer_displaces_nobody() -> None:
-    assert Urgency.DISPLACE in {urgency for urgency, _ in searching.LADDER}
+    assert Urgency.DISPLACE in {urgency for urgency, _ in contacts.LADDER}
     assert Urgency.DISPLACE not in {urgency for urgency, _ in searching.DISPLACED_LADDER}
 
 

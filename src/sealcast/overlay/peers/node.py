@@ -152,7 +152,7 @@ class PeerNode:
         core = self._core
         core.now = now
         self._passing.delivered_before(delivered)
-        self._searching.know([each for each in contacts if each != core.name])
+        self._searching.contacts.know([each for each in contacts if each != core.name])
         for seat in list(core.seats.values()):
             plan = core.credentials.seats.get(seat.number)
             # A place that is a root's from now on, or was one, is another place.
@@ -249,7 +249,7 @@ class PeerNode:
         """The connection to a peer is gone, or could not be made; messages to it may be lost."""
         core = self._core
         core.now = now
-        self._searching.forget(peer)
+        self._searching.contacts.forget(peer)
         self._comparing.down(peer)
         self._drop(peer)
         return self._done()

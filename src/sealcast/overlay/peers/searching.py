@@ -12,10 +12,10 @@ last. Such a seat takes a free place or none, so that every move leaves fewer se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from sealcast.errors import Bug, Rejected
+from sealcast.overlay.peers.contacts import LADDER, Contacts
 from sealcast.overlay.peers.core import ACCEPT, OFFER, PeerCore, milliseconds, proof, proves
 from sealcast.overlay.peers.port import Dissemination, Linked, PeerId, SeatAddress, Weakened
 from sealcast.overlay.peers.seat import PendingLink, PendingProof, PendingSwap, Reservation, SearchRound, Seat
@@ -33,19 +33,9 @@ from sealcast.wire.peers import (
     Urgency,
 )
 
-#: The steps of a search: its urgency, and whether it begins at a rendezvous rather than at any peer that is known.
-LADDER: Final[tuple[tuple[Urgency, bool], ...]] = (
-    (Urgency.FREE, False),
-    (Urgency.FREE, True),
-    (Urgency.DISPLACE, False),
-    (Urgency.OVERFLOW, True),
-)
 #: Of a seat that was displaced.
 DISPLACED_LADDER: Final = tuple(step for step in LADDER if step[0] is not Urgency.DISPLACE)
 MAX_FALLBACKS: Final = 8
-#: A rendezvous that was down is left in peace for so many searches, if there are others.
-DOWN_SEARCHES: Final = len(LADDER) + 1
-MAX_CONTACTS: Final = 256
 
 
 class Searching:
@@ -53,25 +43,9 @@ class Searching:
 
     def __init__(self, core: PeerCore) -> None:
         self._core = core
-        self._contacts: dict[PeerId, None] = {}
-        #: When a rendezvous was last out of reach.
-        self._down: dict[PeerId, float] = {}
+        self.contacts = Contacts(core)
 
     # --- rounds ---------------------------------------------------------------------------------
-
-    def know(self, peers: Sequence[PeerId]) -> None:
-        """Peers that a search can begin at. The ones that were named last are kept."""
-        for peer in peers:
-            self._contacts.pop(peer, None)
-            self._contacts[peer] = None
-        while len(self._contacts) > MAX_CONTACTS:
-            del self._contacts[next(iter(self._contacts))]
-
-    def forget(self, peer: PeerId) -> None:
-        """A peer is out of reach."""
-        self._contacts.pop(peer, None)
-        if peer in self._core.rendezvous:
-            self._down = {peer: self._core.now, **{each: at for each, at in self._down.items() if each != peer}}
 
     def start(self, seat: Seat, contact: PeerId | None = None) -> None:
         """Begins a search at its first step, at `contact` if one is named."""
@@ -83,7 +57,7 @@ class Searching:
         core = self._core
         urgency, at_rendezvous = self._step(seat)
         # A seat with children begins at a rendezvous: only a root can be sure not to be below it.
-        chosen = contact or self._contact(seat, at_rendezvous or bool(seat.children))
+        chosen = contact or self.contacts.choose(seat, at_rendezvous or bool(seat.children))
         if chosen is None:
             self._pause(seat)
             return
@@ -103,28 +77,8 @@ class Searching:
             ladder = DISPLACED_LADDER if seat.displaced else LADDER
             return ladder[seat.rounds % len(ladder)]
         # Who has a place takes none from others for a better one. A root that is full has one more in the end.
-        return (Urgency.OVERFLOW if seat.rounds % 2 and self._apart(seat, self._roots()) else Urgency.FREE), True
-
-    def _roots(self) -> list[PeerId]:
-        """The rendezvous that can be asked: not those that were down a moment ago, if there are others."""
-        core = self._core
-        roots = [each for each in core.rendezvous if not core.conduct.banned(each, core.now)]
-        since = core.now - DOWN_SEARCHES * core.settings.search_seconds
-        return [each for each in roots if self._down.get(each, since) <= since] or roots
-
-    def _apart(self, seat: Seat, peers: list[PeerId]) -> list[PeerId]:
-        return [each for each in peers if not self._weak(seat, each)]
-
-    def _contact(self, seat: Seat, rendezvous: bool) -> PeerId | None:
-        """Whom to ask: somebody who could be a parent of its own for this seat, if anybody is known. If none of them
-        answered, it asks the parents of its group in the end: they are alive."""
-        core, roots = self._core, self._roots()
-        known = [each for each in self._contacts if not core.conduct.banned(each, core.now)]
-        choice = roots if rendezvous or not known else known
-        best = self._apart(seat, choice)
-        if rendezvous and not seat.rooted and seat.rounds >= len(LADDER):
-            best = [each for each in choice if each not in best]
-        return core.rng.choice(best or choice) if choice else None
+        others = self.contacts.apart(seat, self.contacts.roots())
+        return Urgency.OVERFLOW if others and seat.rounds % 2 else Urgency.FREE, True
 
     def _pause(self, seat: Seat) -> None:
         core, settings = self._core, self._core.settings
@@ -151,7 +105,7 @@ class Searching:
 
     def _settle(self, seat: Seat) -> None:
         """The seat has a place. If its parent routes for another seat of its group, it asks again later."""
-        if self._crowded(seat):
+        if self.contacts.crowded(seat):
             self._pause(seat)
         else:
             self._core.timers.cancel(("search", seat.number))
@@ -159,7 +113,7 @@ class Searching:
     def again(self) -> None:
         """Others may be there now: seats that share a parent with another of their group ask soon."""
         for seat in self._core.seats.values():
-            if self._crowded(seat) and seat.round is None and seat.pending is None:
+            if self.contacts.crowded(seat) and seat.round is None and seat.pending is None:
                 seat.rounds = 0
                 self._pause(seat)
 
@@ -169,7 +123,7 @@ class Searching:
             seat.pending = None
             self._next(seat)
         elif seat.round is None:
-            if not seat.rooted or self._crowded(seat):
+            if not seat.rooted or self.contacts.crowded(seat):
                 self._begin(seat)
         elif not self._fall_back(seat):
             self._next(seat)
@@ -178,7 +132,7 @@ class Searching:
         round = seat.round
         if round is None or not round.fallback:
             return False
-        good = [each for each in round.fallback if not self._weak(seat, each.peer)]
+        good = [each for each in round.fallback if not self.contacts.weak(seat, each.peer)]
         if good:
             self._take(seat, good[0])
             return True
@@ -187,26 +141,6 @@ class Searching:
         self._core.effects.append(Weakened(seat.number, round.fallback[0].peer))
         self._take(seat, round.fallback[0])
         return True
-
-    def _weak(self, seat: Seat, peer: PeerId) -> bool:
-        """Whether this parent routes for another seat of the same group already, and would know both labels' tokens."""
-        core = self._core
-        if core.settings.dissemination is not Dissemination.ROUTING or peer == core.name:
-            return False
-        others = (
-            each
-            for each in core.in_tree(seat.plan.attribute)
-            if each is not seat and each.plan.group == seat.plan.group and not each.plan.root
-        )
-        return any(
-            (each.parent is not None and each.parent.peer == peer)
-            or (each.pending is not None and each.pending.parent.peer == peer)
-            for each in others
-        )
-
-    def _crowded(self, seat: Seat) -> bool:
-        """Whether another seat of the same group has the same parent."""
-        return seat.parent is not None and self._weak(seat, seat.parent.peer)
 
     # --- offers ---------------------------------------------------------------------------------
 
@@ -241,11 +175,11 @@ class Searching:
         core, round = self._core, seat.round
         if round is None:
             raise Bug("a seat is offered places while it searches")
-        weak = self._weak(seat, acceptor.peer)
+        weak = self.contacts.weak(seat, acceptor.peer)
         patient = body.root and round.urgency is Urgency.FREE and core.settings.root_patience_seconds > 0
         # Pulses reach a seat that has a parent, and all that is below it: they do not tell who is not. A root is not.
         below = seat.parent is not None and bool(seat.children) and not body.root
-        needless = seat.parent is not None and not self._crowded(seat)
+        needless = seat.parent is not None and not self.contacts.crowded(seat)
         if below or needless:
             core.reply(seat, acceptor, Decline(body.search))
         elif not weak and not patient:
@@ -289,7 +223,7 @@ class Searching:
         if seat.pending is not None or seat.parent is not None or not core.room(seat):
             return
         round, parent = seat.round, SeatAddress(body.parent, body.parent_seat)
-        if round is None or round.search != body.search or self._weak(seat, parent.peer):
+        if round is None or round.search != body.search or self.contacts.weak(seat, parent.peer):
             return
         try:
             key = core.credentials.open_request(seat.number, body.request, leaves.peer)
@@ -310,7 +244,7 @@ class Searching:
     def _move(self, seat: Seat, swap: PendingSwap, acceptor: SeatAddress) -> None:
         """The newcomer that took over this seat's place offers to be its parent."""
         seat.swap = None
-        if self._weak(seat, acceptor.peer):
+        if self.contacts.weak(seat, acceptor.peer):
             self._core.reply(seat, acceptor, Decline(swap.search))
         else:
             self._answer(seat, acceptor, swap.search, swap.key)
@@ -333,7 +267,7 @@ class Searching:
         core.timers.cancel(("proof", seat.number))
         self._settle(seat)
         core.effects.append(Linked(seat.number, pending.parent))
-        self.know([pending.parent.peer])
+        self.contacts.know([pending.parent.peer])
         if pending.takeover is not None:
             child, search, key = pending.takeover
             until = core.now + core.settings.offer_seconds
