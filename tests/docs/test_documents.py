@@ -23,7 +23,7 @@ PASTED = [page for page in documents() if to_run(page) and page not in ELSEWHERE
 #: What must be among the words that a document's blocks print, beside what its console blocks show themselves.
 PRINTS = {
     "docs/searchable.md": ['"payload": "bearing 2"', '"payload": "not wanted"', '"payload": "later"'],
-    "docs/spark.md": ["IBM 118.50 nyse", "1 row in the stream"],
+    "docs/spark.md": ["IBM 118.50 nyse", "1 row in the stream", "1 event in columns, price 118.50"],
     "docs/trust/authority.md": ["Serial Number: 01", '"name": "Sealcast authority 3"'],
     "docs/trust/discovery.md": ['"venue": "NYSE"'],
     "docs/trust/key-center.md": [

@@ -143,9 +143,8 @@ def _open_at(broker: str, ledger: PieceReader[Any], openings: Sequence[_Opening]
 
 def _positions(piece: Any) -> Ints:
     """Returns partition and `place` of all events of a piece."""
-    positions = (piece.position(event) for event in range(len(piece)))
-    found = np.array([(at.partition, at.offset, at.row) for at in positions], np.int64).reshape(-1, 3)
-    return np.stack((found[:, 0], place(found[:, 1], found[:, 2])), axis=1)
+    found = piece.places(np.arange(len(piece)))
+    return np.stack((found.partition, place(found.offset, found.row)), axis=1)
 
 
 def _rows(number: int, positions: Ints, events: Sequence[int], unopened: int, why: str | None) -> Iterator[OpenedRows]:

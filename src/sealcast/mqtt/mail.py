@@ -85,7 +85,9 @@ class Mail:
             raise Misuse(f"{name!r} has no slot on this topic, and so no such mail")
         events, handles = rows
         ranks = range(self.first.rank, self.first.rank + len(events))
-        found = Part[Any](self.first.entry, self.first.piece, self.committed_us, self.piece, events, handles, ranks)
+        found: Part[Any] = Part(
+            self.first.entry, self.first.piece, self.committed_us, self.piece, events, handles, ranks
+        )
         return FoundPart(0, Stay(self.broker), found)
 
 
