@@ -42,7 +42,7 @@ def identity_pem(realm: Realm, name: str, directory: Path) -> Path:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     state = realm.state()
-    secrets = realm.broker(name).identity if name == "broker" else realm.identity(name)
+    secrets = realm.broker(name).identity if name in state.brokers() else realm.identity(name)
     certificate = state.entity(name).certificate
     issuers = [each.der for each in realm.trust(state).intermediates if x509.signed_by(certificate, each.der)]
     key = secrets.key.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

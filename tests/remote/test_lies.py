@@ -251,7 +251,7 @@ def test_a_gateway_of_another_realm_is_told_nothing(world: Served, tmp_path: Pat
 
 def test_an_entity_that_plays_gateway_is_told_nothing(world: Served) -> None:
     """Its certificate is the realm's, and leads to the pinned root: OpenSSL would believe it but for the host."""
-    site = EntityRealm(world.home("ann")).site
+    site = EntityRealm(world.home("ann")).site.base
     assert isinstance(site, GatewaySite)
     with pytest.raises(GatewayRefused, match="is no gateway of"):
         site._prove(world.realm.state().entity("bob").certificate)

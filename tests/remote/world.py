@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from sealcast import Event, Realm, Schema
 from sealcast.control.running import Running
@@ -35,11 +36,12 @@ def events(*prices: int) -> list[Event]:
 class Served:
     """One realm behind a gateway. What tests do as its clients goes through homes; `realm` is the administrator's."""
 
-    def __init__(self, directory: Path, protection: str) -> None:
+    def __init__(self, directory: Path, protection: str, **more: Any) -> None:
+        """`more` is for the topic."""
         self.directory = directory
         self.realm = Realm.create(directory / "realm", "market")
         self.realm.enrol_many(ENTITIES)
-        self.realm.create_topic(TOPIC, SCHEMA, protection=protection, access="members")
+        self.realm.create_topic(TOPIC, SCHEMA, protection=protection, access="members", **more)
         self.realm.add_gateway("gate", ["127.0.0.1"])
         self._stop, ready = threading.Event(), threading.Event()
         self.port = 0
@@ -121,8 +123,8 @@ class Served:
 
 
 @contextmanager
-def served(directory: Path, protection: str) -> Iterator[Served]:
-    made = Served(directory, protection)
+def served(directory: Path, protection: str, **more: Any) -> Iterator[Served]:
+    made = Served(directory, protection, **more)
     try:
         yield made
     finally:

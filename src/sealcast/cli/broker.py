@@ -1,4 +1,4 @@
-"""sealcast broker: add, list, show."""
+"""sealcast broker: add, reach, list, show."""
 
 from __future__ import annotations
 
@@ -44,6 +44,32 @@ def add(
     if through is not None:
         lines.append(f"it knows {len(node.known.secure)} secure topics, {learnt} of them from {through!r}")
     talk.answer({**described, "learnt": learnt}, *lines)
+
+
+@app.command(epilog="Example: sealcast broker reach paris sealcast://paris.example:7443 --realm paris-home")
+def reach(
+    name: Annotated[str, typer.Argument(metavar="BROKER", help="A broker on a machine of its own.")],
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="The gateway there: sealcast://HOST:PORT.")],
+    gateway: Annotated[
+        str | None, typer.Option(metavar="NAME", help="That gateway [default: the one that joined from this home].")
+    ] = None,
+) -> None:
+    """Say where a broker on a machine of its own is reached: by everybody, through the gateway of that machine.
+
+    Say it before the broker serves its first topic; later, the address can be another one. Run it in the broker's home,
+    or where the administrator's keys are.
+    """
+    from sealcast.transports.address import GatewayAddress
+    from sealcast.trust import homes
+    from sealcast.trust.certificates.roles import Role
+    from sealcast.trust.realm.changes import AnnounceGateway
+
+    at = GatewayAddress.parse(address)
+    here = talk.open_realm(afar=True)
+    door = gateway or homes.joined(here.paths, Role.GATEWAY)[0]
+    version = here.registry.apply(AnnounceGateway(name, door, at.host, at.port))
+    document = {"broker": name, "gateway": door, "address": str(at), "version": version}
+    talk.answer(document, f"broker {name!r} is reached at {at}, through gateway {door!r}")
 
 
 @app.command("list", epilog="Example: sealcast broker list --json")

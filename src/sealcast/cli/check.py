@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sealcast.cli import talk
+from sealcast.trust.certificates.roles import Role
 
 if TYPE_CHECKING:
     from sealcast.protections.witness.report import CheckReport
@@ -39,10 +40,12 @@ def check(
     deliveries. Where brokers read, every frame is admitted again, every filter is asked again, and each delivery must
     open for its receiver. Where they do not, every hop is routed again. That needs the brokers' secrets; what could not
     be judged without them, or at all, is said. Exit code 1 if anything is wrong.
+
+    Of a broker on a machine of its own, it checks what that machine has: run it there, in the broker's home.
     """
     from sealcast.protections.port import witness_side
 
-    here = talk.open_realm()
+    here = talk.open_realm(home_of=Role.BROKER)
     state = here.state()
     names = [state.topic(name).name for name in topics] if topics else sorted(state.topics)
     audits = [

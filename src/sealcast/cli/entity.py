@@ -65,6 +65,13 @@ def invite(
         list[str] | None,
         typer.Option("--grant", metavar="TOPIC:RIGHT", help="A right that it gets: quotes:publish; repeatable."),
     ] = None,
+    role: Annotated[
+        Role, typer.Option(help="Its role: entity; or broker, key-center, discovery or gateway, elsewhere.")
+    ] = Role.ENTITY,
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option("--host", metavar="HOST", help="Of a gateway: a name or address that it answers at; repeatable."),
+    ] = None,
     span: Annotated[str, typer.Option("--for", metavar="SPAN", help="How long the code can be used: 2h, 7d.")] = "24h",
 ) -> None:
     """Invite somebody on another machine: print a code that enrols whoever uses it first, once.
@@ -74,10 +81,16 @@ def invite(
     """
     from sealcast.control import reception
 
+    if role is Role.AUTHORITY:
+        raise typer.BadParameter("the realm's authority is made with it", param_hint="--role")
+    if grants and role is not Role.ENTITY:
+        raise typer.BadParameter("only entities have rights on topics", param_hint="--grant")
+    if hosts and role is not Role.GATEWAY:
+        raise typer.BadParameter("only a gateway answers at hosts: --role gateway", param_hint="--host")
     here = talk.open_realm()
-    rights = _grants(name, grants or [])
-    code, until_us = reception.invite(here, name, rights, times.seconds(span, "--for") * 1_000_000)
-    document = {"entity": name, "code": code.reveal(), "until": moment(until_us)}
+    rights, for_us = _grants(name, grants or []), times.seconds(span, "--for") * 1_000_000
+    code, until_us = reception.invite(here, name, rights, for_us, role, hosts or ())
+    document = {"entity": name, "role": str(role), "code": code.reveal(), "until": moment(until_us)}
     talk.answer(document, code.reveal())
     talk.note(f"until {moment(until_us)}, whoever has this code becomes {name!r}: sealcast join sealcast://HOST:PORT")
 
@@ -97,10 +110,10 @@ def invitations(
         found = store.all()
     rights = [[f"{grant.topic}:{right}" for grant in each.grants for right in grant.rights] for each in found]
     rows = [
-        (each.name, each.describe(now), moment(each.until_us), ", ".join(its), each.attempts)
+        (each.name, str(each.role), each.describe(now), moment(each.until_us), ", ".join(its), each.attempts)
         for each, its in zip(found, rights, strict=True)
     ]
-    columns = ["entity", "standing", "until", "grants", "attempts"]
+    columns = ["entity", "role", "standing", "until", "grants", "attempts"]
     document = {"invitations": [dict(zip(columns, row, strict=True)) for row in rows]}
     for described, its in zip(document["invitations"], rights, strict=True):
         described["grants"] = its

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from sealcast.cli import owners, talk
 from sealcast.cli.times import moment
+from sealcast.trust.certificates.roles import Role
 
 if TYPE_CHECKING:
     from sealcast.trust.deployment import Realm
     from sealcast.trust.realm.machine import Topic
+
+#: How long a broker on another machine is asked how much it has sealed.
+PATIENCE_S: Final = 1.0
 
 
 def rotate(
@@ -56,7 +61,7 @@ def serve(
     broker: Annotated[str, typer.Argument(metavar="BROKER", help="An enrolled broker.")],
 ) -> None:
     """Let a broker serve a topic: its key center hands it the topic's key, sealed to it alone."""
-    state = talk.open_realm().serve(topic, broker)
+    state = talk.open_realm(home_of=Role.KEY_CENTER).serve(topic, broker)
     epochs = sorted(epoch for epoch, name in state.topic_state(topic).topic_keys if name == broker)
     talk.answer(
         {"topic": topic, "broker": broker, "epochs": epochs, "version": state.version},
@@ -84,13 +89,15 @@ class Messages:
 
     def _sealed(self, topic: Topic, broker: str) -> int:
         from sealcast.log.ledger import LedgerReader
+        from sealcast.transports.problems import GatewayUnreachable
 
-        with LedgerReader(self._here.paths.topic(topic.name, broker).ledger) as ledger:
-            epoch, first, count = self._read.get((topic.name, broker), (0, 0, 0))
+        epoch, first, count = self._read.get((topic.name, broker), (0, 0, 0))
+        site = self._here.asking(self._here.state())
+        with LedgerReader(site.journal(topic.name, broker, "", PATIENCE_S)) as ledger, suppress(GatewayUnreachable):
             if epoch != topic.epoch:
                 first, count = ledger.index_at(topic.epoch_starts[-1]), 0
             end = ledger.end()
             records = (ledger.at(index).entry.pieces for index in range(first, end))
             count += sum(piece.events for pieces in records for piece in pieces)
             self._read[topic.name, broker] = topic.epoch, end, count
-            return count
+        return count  # as it was known, of a broker that cannot be reached

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sealcast.cli import talk
+from sealcast.trust.certificates.roles import Role
+
+if TYPE_CHECKING:
+    from sealcast.trust.invitations import InvitationCode
 
 app = talk.Commands(shared=talk.JSON_ONLY)
 
@@ -39,7 +43,28 @@ def join(
     default = home_of(address)
     paths = joining.join(address, given, default if home is None else home, now_us)
     named = str(address) if paths.root == default.absolute() else str(paths.root)
-    document = {"entity": given.name, "home": str(paths.root), "gateway": str(address), "realm": named}
+    document = {
+        "entity": given.name,
+        "role": str(given.role),
+        "home": str(paths.root),
+        "gateway": str(address),
+        "realm": named,
+    }
     talk.answer(document, f"{given.name!r} has joined; keys and certificate are in {paths.root}")
-    talk.note(f"next: sealcast topic list --realm {named}")
-    talk.note(f"then publish or subscribe: sealcast pub TOPIC --as {given.name} --realm {named}")
+    for step in _next(given, named):
+        talk.note(step)
+
+
+def _next(given: InvitationCode, realm: str) -> list[str]:
+    """What a newcomer of its role does then."""
+    return {
+        Role.ENTITY: [
+            f"next: sealcast topic list --realm {realm}",
+            f"then publish or subscribe: sealcast pub TOPIC --as {given.name} --realm {realm}",
+        ],
+        Role.GATEWAY: [f"next: sealcast gateway --listen HOST:PORT --name {given.name} --realm {realm}"],
+        Role.BROKER: [
+            "next: let a gateway join this home, too, and start it",
+            f"then: sealcast broker reach {given.name} sealcast://HOST:PORT --realm {realm}",
+        ],
+    }.get(given.role, [f"next: sealcast serve {given.name} --realm {realm}"])

@@ -54,8 +54,14 @@ def run(
     twice. On a layered topic, events go from broker to broker, one hop per batch.
 
     With --node, only that broker's own keys are opened. Run `sealcast maintain` elsewhere to renew what falls due.
+
+    A broker on a machine of its own runs in the home that it joined from: --realm HOME. Its logs and pieces are there,
+    and others reach them through the gateway of that machine (sealcast broker reach).
     """
-    here = talk.open_realm() if node is None else talk.open_broker_realm()
+    here = talk.open_broker_realm()
+    alone = node is not None or not here.site.here
+    if not alone:
+        here = talk.open_realm()
     _exists(here.state(), topics, node)
     from sealcast.broker.metrics_page import read_token
     from sealcast.pipeline.metrics import Metrics
@@ -74,7 +80,7 @@ def run(
             talk.note(f"metrics on http://127.0.0.1:{served.port}/metrics")
         traced = held.enter_context(traces_to(traces))
         spark = session(master, short_lived=once, clients=False)
-        if node is None:
+        if not alone:
             held.enter_context(upkeep(talk.open_realm()))
         if not once:
             talk.note("running; Ctrl-C stops in good order")

@@ -42,6 +42,9 @@ def serve(
     You do not need this in a realm whose keys are all in its directory: there, commands answer their own requests. It
     is for realms whose key centers and brokers keep their keys to themselves. It replaces topics' keys on schedule.
     A server that is killed leaves nothing half done. When it is started again, it answers what was asked meanwhile.
+
+    A key center, a broker or a discovery node on a machine of its own is served in the home that it joined from. It
+    listens on a random topic as all do, so that nobody learns where it is.
     """
     from sealcast.control.center.service import FOUND_BY
     from sealcast.control.discovery.restrictions import Restrictions
@@ -51,7 +54,7 @@ def serve(
     from sealcast.overlay.brokers import requests_of
     from sealcast.protections.port import broker_side, center_rules
 
-    here = talk.open_realm()
+    here = talk.open_realm(afar=True)
     found_by = FOUND_BY if restrict is None else Restrictions.parse(restrict)
     stop = _Stop()
     asked = [requests_of, *(broker_side(kind()).requests for kind in PROTECTIONS.values())]

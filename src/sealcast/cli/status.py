@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sealcast.cli import talk
+from sealcast.trust.certificates.roles import Role
 
 if TYPE_CHECKING:
     from sealcast.protections.witness.facts import Facts
@@ -43,7 +44,8 @@ def status(
         draw(lambda: [facts.document for facts in _found(here, topic)], every)
         return
     state = here.state()
-    if not here.site.here:
+    elsewhere = not here.site.here
+    if elsewhere and not talk.has_joined(here, Role.BROKER):
         _show_own(here, topic)
         return
     found = _found(here, topic)
@@ -58,6 +60,8 @@ def status(
             ("entities", f"{live} enrolled, {len(state.entities) - live} revoked"),
         ]
     )
+    for broker, at in {} if elsewhere else state.gateways.items():
+        talk.note(f"broker {broker!r} is on a machine of its own (sealcast://{at.host}:{at.port}): ask there")
     if not found:
         talk.note("no topics yet: sealcast topic create NAME --schema FILE")
     for facts in found:

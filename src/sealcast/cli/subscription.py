@@ -125,7 +125,9 @@ def describe(here: Realm, interest: Interest) -> dict[str, object]:
 def suspensions(here: Realm, topic: str) -> dict[str, SuspensionNote]:
     """By subscription, those that got nothing of some pieces: their filters ask for too much work, or cannot be
     read."""
-    found = [here.site.suspended(topic, broker) for broker in here.state().serving(topic)]
+    serving, site = here.state().serving(topic), here.site
+    # Where the realm is, nobody asks brokers on other machines in their subscribers' names.
+    found = [site.suspended(topic, broker) for broker in serving if not site.here or site.is_local(broker)]
     return {id: note for each in found for id, note in each.items()}
 
 

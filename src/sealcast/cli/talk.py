@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+    from sealcast.trust.certificates.roles import Role
     from sealcast.trust.deployment import Realm
     from sealcast.trust.handles import BrokerRealm, EntityRealm, OpenRealm
 
@@ -120,19 +121,32 @@ def group(help: str, *, shared: Sequence[Parameter] = REALM_AND_JSON) -> Command
     return app
 
 
-def open_realm(*, afar: bool = False) -> Realm:
+def open_realm(*, afar: bool = False, home_of: Role | None = None) -> Realm:
     """The realm that the command works on. Opening it reads public things only. With `afar`, a realm behind a gateway
-    will do; what needs the administrator's keys or the brokers' files needs the realm itself."""
+    will do; what needs the administrator's keys or the brokers' files needs the realm itself, or the home of somebody
+    of that role."""
     from sealcast.trust.deployment import Realm
 
-    return _at_hand(Realm(given.realm), afar)
+    here = Realm(given.realm)
+    return _at_hand(here, afar or (home_of is not None and has_joined(here, home_of)))
 
 
 def open_broker_realm() -> BrokerRealm:
-    """The realm that the command works on as one of its brokers: no other secrets can be read through it."""
+    """The realm that the command works on as one of its brokers: no other secrets can be read through it. The realm may
+    be on another machine than the broker."""
     from sealcast.trust.handles import BrokerRealm
 
-    return _at_hand(BrokerRealm(given.realm), False)
+    return BrokerRealm(given.realm)
+
+
+def has_joined(here: OpenRealm, role: Role) -> bool:
+    """Whether a home is that of somebody of this role."""
+    from sealcast.trust import homes
+
+    try:
+        return bool(homes.joined(here.paths, role))
+    except NotFound:
+        return False
 
 
 def _at_hand(here: _Opened, afar: bool) -> _Opened:

@@ -14,6 +14,7 @@ from sealcast.cli import epochs, overlay, owners, talk
 from sealcast.cli import topic_options as options
 from sealcast.cli.times import moment, span
 from sealcast.errors import SchemaRejected
+from sealcast.trust.certificates.roles import Role
 
 if TYPE_CHECKING:
     from sealcast.model.schema import Attribute, Schema
@@ -112,7 +113,7 @@ def create(
     }
     only = {"--nodes": (nodes, "overlay"), "--fan-out": (fan_out, "overlay"), "--epoch": (epoch, "peers")}
     wanted = overlay.wanted(protection, settings, only)
-    here = talk.open_realm()
+    here = talk.open_realm(home_of=Role.KEY_CENTER)
     here.create_topic(
         name,
         read_schema(schema),

@@ -18,10 +18,11 @@ from sealcast.control.database import ServiceDatabase
 from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log.closing import Closing
 from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.trust.certificates.roles import Role
 from sealcast.trust.invitations import InvitationKeys
 from sealcast.trust.realm.changes import Grant, Right
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 OPEN: Final = "open"
 USED: Final = "used"
 REVOKED: Final = "revoked"
@@ -31,12 +32,13 @@ MAX_OPEN: Final = 1_024
 #: Those that were used, ended or revoked; the oldest are let go beyond this.
 MAX_PAST: Final = 4_096
 
-_FIELDS: Final = "id, request_key, answer_key, name, grants, until_us, attempts, standing, claimed"
+_FIELDS: Final = "id, request_key, answer_key, name, grants, until_us, attempts, standing, claimed, role, hosts"
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS invitation (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL UNIQUE, request_key BLOB NOT NULL,
     answer_key BLOB NOT NULL, name TEXT NOT NULL, grants TEXT NOT NULL, until_us INTEGER NOT NULL,
-    attempts INTEGER NOT NULL, standing TEXT NOT NULL CHECK (standing IN ('open', 'used', 'revoked')), claimed BLOB
+    attempts INTEGER NOT NULL, standing TEXT NOT NULL CHECK (standing IN ('open', 'used', 'revoked')), claimed BLOB,
+    role TEXT NOT NULL, hosts TEXT NOT NULL
 );
 """
 
@@ -55,6 +57,9 @@ class Invitation(Unpicklable):
     standing: str
     #: Digest of the public keys that it was used for.
     claimed: bytes | None
+    role: Role = Role.ENTITY
+    #: Of a gateway: where it answers.
+    hosts: tuple[str, ...] = ()
 
     def describe(self, now_us: int) -> str:
         """Its standing, in a word."""
@@ -70,7 +75,16 @@ class Invitations(Closing, Unpicklable):
         hint = "remove it: open invitations are lost with it, and are made again"
         self._db = ServiceDatabase(path, _SCHEMA, format=FORMAT, hint=hint)
 
-    def add(self, keys: InvitationKeys, name: str, grants: Sequence[Grant], until_us: int, now_us: int) -> None:
+    def add(
+        self,
+        keys: InvitationKeys,
+        name: str,
+        grants: Sequence[Grant],
+        until_us: int,
+        now_us: int,
+        role: Role = Role.ENTITY,
+        hosts: Sequence[str] = (),
+    ) -> None:
         """Misuse when there is an open one for that name, or too many of them."""
         said = json.dumps([[each.topic, [str(right) for right in each.rights]] for each in grants])
         with self._db.transaction() as db:
@@ -88,8 +102,9 @@ class Invitations(Closing, Unpicklable):
                 "(SELECT coalesce(max(number), 0) FROM invitation) - ?",
                 (now_us, MAX_OPEN + MAX_PAST),
             )
-            row = keys.id, keys.request.reveal(), keys.answer.reveal(), name, said, until_us, MAX_ATTEMPTS, OPEN, None
-            db.execute(f"INSERT INTO invitation ({_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            kept = keys.id, keys.request.reveal(), keys.answer.reveal()
+            row = (*kept, name, said, until_us, MAX_ATTEMPTS, OPEN, None, str(role), json.dumps(list(hosts)))
+            db.execute(f"INSERT INTO invitation ({_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def find(self, id: bytes) -> Invitation | None:
         row = self._db.row(f"SELECT {_FIELDS} FROM invitation WHERE id = ?", id)
@@ -122,11 +137,12 @@ class Invitations(Closing, Unpicklable):
     def close(self) -> None:
         self._db.close()
 
-    def _read(self, row: tuple[bytes, bytes, bytes, str, str, int, int, str, bytes | None]) -> Invitation:
-        id, request, answer, name, said, until_us, attempts, standing, claimed = row
+    def _read(self, row: tuple[bytes, bytes, bytes, str, str, int, int, str, bytes | None, str, str]) -> Invitation:
+        id, request, answer, name, said, until_us, attempts, standing, claimed, role, hosts = row
         try:
             grants = tuple(Grant(topic, name, tuple(map(Right, rights))) for topic, rights in json.loads(said))
         except (ValueError, TypeError):
             raise Corrupt(f"{self._db.path} holds an invitation that cannot be read") from None
         keys = InvitationKeys(id, Secret(request), Secret(answer))
-        return Invitation(id, keys, name, grants, until_us, attempts, standing, claimed)
+        place = Role(role), tuple(json.loads(hosts))
+        return Invitation(id, keys, name, grants, until_us, attempts, standing, claimed, *place)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from sealcast.control.invited import OPEN, REVOKED, Invitation, Invitations
@@ -27,7 +28,9 @@ from sealcast.log.closing import Closing
 from sealcast.log.control_topics import ControlPlane
 from sealcast.log.receiving import JoinPost, ReceptionPlace, refusal, settled
 from sealcast.primitives.secrets import Unpicklable
+from sealcast.trust.admin.entities import canonical_hosts
 from sealcast.trust.admin.newcomers import enrol_public, rehearse
+from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import at_hand
 from sealcast.trust.heads import Head
@@ -54,14 +57,23 @@ def store_of(paths: Layout) -> Invitations:
     return Invitations(paths.secrets / "reception" / "invitations.sqlite")
 
 
-def invite(realm: Realm, name: str, grants: tuple[Grant, ...], for_us: int) -> tuple[InvitationCode, int]:
-    """A code that enrols whoever has it under this name, once, and until when."""
+def invite(
+    realm: Realm,
+    name: str,
+    grants: tuple[Grant, ...],
+    for_us: int,
+    role: Role = Role.ENTITY,
+    hosts: Sequence[str] = (),
+) -> tuple[InvitationCode, int]:
+    """A code that enrols whoever has it under this name and in this role, once, and until when. A gateway answers at
+    hosts."""
     if not 0 < for_us <= MAX_FOR_US:
         raise Misuse("an invitation stands for a second at least, and for a year at most")
-    rehearse(realm.state(), name, grants)
-    code, now = InvitationCode.make(realm.id, read_mark(realm.paths).root, name), realm.clock()
+    at = canonical_hosts(hosts) if role is Role.GATEWAY else ()
+    rehearse(realm.state(), name, grants, role)
+    code, now = InvitationCode.make(realm.id, read_mark(realm.paths).root, name, role), realm.clock()
     with store_of(realm.paths) as store:
-        store.add(code.keys(), name, grants, now + for_us, now)
+        store.add(code.keys(), name, grants, now + for_us, now, role, at)
     return code, now + for_us
 
 
@@ -147,7 +159,7 @@ class Reception(Closing, Unpicklable):
         realm = self._realm
         if not self._store.claim(found.id, _digest(request)):
             raise Misuse("another was faster")
-        entity = enrol_public(realm, found.name, request.keys, found.grants)
+        entity = enrol_public(realm, found.name, request.keys, found.grants, found.role, found.hosts)
         state = realm.state()
         trust, head = realm.trust(state), realm.registry.head()
         issuer = trust.issuer_of(entity.certificate)

@@ -22,7 +22,6 @@ from sealcast.control.discovery.restrictions import Restrictions
 from sealcast.control.service import Service, ServiceTurn
 from sealcast.errors import NotFound
 from sealcast.log.closing import Closing
-from sealcast.log.control_topics import ControlPlane
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.certificates.certificate import Role
 from sealcast.trust.handles import OpenRealm
@@ -111,8 +110,11 @@ class Running(Closing, Unpicklable):
 
     def sweep(self) -> int:
         """Removes what askers who are gone have left; how many topics."""
-        with ControlPlane(self._realm.paths.root) as plane:
+        plane = self._realm.site.control()
+        try:
             return plane.sweep()
+        finally:
+            plane.close()
 
     def close(self) -> None:
         while self.services:

@@ -38,7 +38,7 @@ from sealcast.control.envelopes import (
 )
 from sealcast.control.journal import MAX_ANSWERED, MAX_ANSWERED_EACH, Answered, ListeningPlace, ServiceJournal
 from sealcast.errors import Busy, Corrupt, FrameRejected, Misuse, NotFound, Rejected, SealcastError, Unavailable
-from sealcast.log.control_topics import ControlPlane, Posted
+from sealcast.log.control_topics import Posted, ServingPlane
 from sealcast.wire import cbor
 
 REFUSED: Final = "refused"
@@ -99,7 +99,7 @@ class Service:
 
     def __init__(
         self,
-        plane: ControlPlane,
+        plane: ServingPlane,
         me: EnvelopeParty,
         realm: bytes,
         verify: Verify,

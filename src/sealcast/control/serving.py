@@ -15,7 +15,6 @@ from sealcast.control.discovery import embedded
 from sealcast.control.discovery.advertisements import DEFAULT_LIFETIME_US, What
 from sealcast.control.discovery.restrictions import Restrictions
 from sealcast.control.service import SENDER_ALLOWANCE, Handler, Service
-from sealcast.log.control_topics import ControlPlane
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.realm.changes import Change
@@ -70,7 +69,7 @@ def listening(
             embedded.advertise_service(realm, what, identity, topic, restrictions=found_by)
 
     return Service(
-        ControlPlane(realm.paths.root),
+        realm.site.of(identity.name).control(),
         embedded.party(realm, identity),
         realm.id,
         embedded.verifier(realm),

@@ -1,12 +1,13 @@
 """Who may have what. A pure table over the state of the realm: no file, no clock, no connection.
 
     log of frames          how far it goes: who has a right on the topic, and brokers; appending: the publisher itself
-    ledger and reseals     who has or had a place among the topic's readers at all, and brokers
+    ledger and reseals     who has or had a place among the topic's readers at all; brokers; the topic's center
     a piece                whom it concerns: by slot, by name on a layered topic, by reader for a replay; brokers
     notes on replays       nobody: they name other readers and what they asked for
     posts, a cursor, notes on suspension     their own subject
     a control topic        posting: whoever knows its 128 bits; reading and dropping: who made it
-    frames to be forwarded brokers, of their own block
+    frames to be forwarded brokers, of their own block; how far they came: brokers that serve the topic
+    a broker's things      from the gateway of the machine that they are on, and from no other
 
 Whoever has no place at a topic learns nothing of it here, not even that it is busy. Filters and rights are in the
 registry, whose whole signed history every enrolled entity gets: it cannot be verified in parts.
@@ -15,7 +16,7 @@ registry, whose whole signed history every enrolled entity gets: it cannot be ve
 from __future__ import annotations
 
 from sealcast.gateway.callers import Caller
-from sealcast.gateway.problems import forbidden
+from sealcast.gateway.problems import Refusal, forbidden
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Topic
 
@@ -28,6 +29,32 @@ def topic_at(state: RealmState, topic: str, broker: str) -> Topic:
     about = state.topic(topic)
     state.broker_number(broker)
     return about
+
+
+def be_here(state: RealmState, broker: str, gateway: str, *, home: bool) -> None:
+    """A broker's things are served where they are: by the gateway that it announced, else by those where the realm is.
+    What was appended anywhere else would be lost."""
+    announced = state.gateways.get(broker)
+    if (None if announced is None else announced.gateway) != (gateway if home else None):
+        raise Refusal(
+            421,
+            "elsewhere",
+            f"broker {broker!r} is not on this machine",
+            hint="read the registry: it says which gateway has the broker's things",
+            reason="elsewhere",
+        )
+
+
+def be_realms(*, home: bool) -> None:
+    """The registry is written, newcomers are enrolled and requests are carried where the realm is."""
+    if home:
+        raise Refusal(
+            421,
+            "elsewhere",
+            "this gateway has the things of a broker, and no others",
+            hint="ask the gateway that the realm was joined through",
+            reason="elsewhere",
+        )
 
 
 def look_at_frames(state: RealmState, caller: Caller, topic: str) -> None:
@@ -48,7 +75,7 @@ def read_journal(state: RealmState, caller: Caller, topic: str, part: str) -> No
     """Reads a ledger, or the notes on what was resealed."""
     if part == REPLAYS:
         raise forbidden("notes on replays name other readers: ask the broker for a replay of your own")
-    if not caller.is_broker and not reads(state, caller, topic):
+    if not caller.is_broker and state.topic(topic).center != caller.name and not reads(state, caller, topic):
         raise forbidden(
             f"{caller.name!r} is no reader of topic {topic!r}",
             hint=f"subscribe first: sealcast subscription add {topic} --as {caller.name} --filter ...",

@@ -98,6 +98,8 @@ class GatewayApp:
         endpoint, path = self._route(scope)
         request.endpoint = endpoint
         hub, headers = self._hub, Headers(scope=scope)
+        if request.connection.certificate:
+            await hub.come_to(headers.get(VERSION_HEADER.decode()))
         if not endpoint.public:
             request.caller = self._judge(request)
         self._charge(request, endpoint.cost)

@@ -14,14 +14,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from sealcast.control.discovery import bootstrap
+from sealcast.control.discovery.bootstrap import NodeAddress
 from sealcast.errors import NotFound
+from sealcast.gateway import access
 from sealcast.gateway.asked import ApiCall, CborAnswer, NoAnswer
 from sealcast.gateway.callers import Caller
 from sealcast.gateway.problems import Refusal, forbidden
-from sealcast.log import files
+from sealcast.log import files, queue_mark
 from sealcast.log.closing import Closing
 from sealcast.log.control_topics import MAX_ORIGIN_BYTES, ControlPlane
 from sealcast.model.names import NAME
+from sealcast.trust.certificates.roles import Role
 from sealcast.trust.handles import OpenRealm
 
 if TYPE_CHECKING:
@@ -112,6 +116,7 @@ class ControlTopics(Closing):
 
 async def create(hub: Hub, asked: ApiCall) -> NoAnswer:
     """Makes a control topic, to be read by its maker alone."""
+    access.be_realms(home=hub.home)
     reply = asked.number("reply") == 1
     if not reply and not asked.caller.serves:
         raise forbidden("entities make control topics for answers only", hint="add ?reply=1")
@@ -122,10 +127,13 @@ async def create(hub: Hub, asked: ApiCall) -> NoAnswer:
 
 async def post(hub: Hub, asked: ApiCall) -> CborAnswer:
     """Queues an envelope for whoever listens."""
-    topic, data = _id(asked), asked.body["data"]
+    access.be_realms(home=hub.home)
+    topic, data, reply = _id(asked), asked.body["data"], asked.number("reply") == 1
 
     def work() -> int:
         with hub.control.plane(asked.caller) as plane:
+            if reply and not plane.awaits_reply(topic):
+                raise NotFound("nobody waits for an answer there")
             return plane.post(topic, data)
 
     return CborAnswer({"offset": await hub.workers.run(work)})
@@ -133,6 +141,7 @@ async def post(hub: Hub, asked: ApiCall) -> CborAnswer:
 
 async def read(hub: Hub, asked: ApiCall) -> CborAnswer:
     """What was posted, from an offset on."""
+    access.be_realms(home=hub.home)
     topic, first, most = _id(asked), asked.number("from"), asked.number("max_bytes")
 
     def judge() -> None:
@@ -142,6 +151,8 @@ async def read(hub: Hub, asked: ApiCall) -> CborAnswer:
     def work() -> dict[str, object]:
         with hub.control.plane(asked.caller) as plane:
             hub.control.own(plane, asked.caller, topic)
+            if first > queue_mark.read(plane.root / topic.hex()) and not plane.awaits_reply(topic):
+                plane.take(topic, min(first, plane.end(topic)))  # a service has handled what is before
             found, end = plane.read(topic, first, max_bytes=most), plane.end(topic)
         return {"records": [[p.offset, p.time_us, p.origin, p.data] for p in found], "end": end}
 
@@ -158,9 +169,28 @@ async def read(hub: Hub, asked: ApiCall) -> CborAnswer:
 
 async def drop(hub: Hub, asked: ApiCall) -> NoAnswer:
     """Ends a control topic; what is queued is thrown away."""
+    access.be_realms(home=hub.home)
     topic = _id(asked)
     await hub.workers.run(lambda: hub.control.drop(asked.caller, topic))
     hub.feeds.drop(hub.realm.paths.root / "control" / topic.hex())
+    return NoAnswer()
+
+
+async def listens(hub: Hub, asked: ApiCall) -> NoAnswer:
+    """Lists a discovery node with the control topic that it listens on."""
+    access.be_realms(home=hub.home)
+    access.be(asked.caller, asked.path["name"], "where a discovery node listens")
+    if Role.DISCOVERY not in asked.caller.roles:
+        raise forbidden("this is for discovery nodes")
+    name, topic = asked.caller.name, asked.body["topic"]
+    certificate = hub.newest.seen.state.entity(name).certificate
+
+    def work() -> None:
+        with hub.control.plane(asked.caller) as plane:
+            hub.control.own(plane, asked.caller, topic)
+        bootstrap.write(hub.realm.paths.mark, [NodeAddress(name, topic, certificate)])
+
+    await hub.workers.run(work)
     return NoAnswer()
 
 

@@ -159,7 +159,7 @@ class AppendedTopic(Closing):
 async def append(hub: Hub, asked: ApiCall) -> CborAnswer:
     """Appends frames of the caller; answers when they are durable."""
     state, (topic, broker) = hub.newest.seen.state, _named(asked)
-    about = access.topic_at(state, topic, broker)
+    about = hub.topic_at(state, topic, broker)
     if about.protection.peers:
         raise Misuse(f"topic {topic!r} has no broker: its publishers' peers carry the events")
     partition, frames = asked.body["partition"], asked.body["frames"]
@@ -187,7 +187,7 @@ async def append(hub: Hub, asked: ApiCall) -> CborAnswer:
 async def look(hub: Hub, asked: ApiCall) -> CborAnswer:
     """How far a log of frames goes."""
     state, (topic, broker) = hub.newest.seen.state, _named(asked)
-    access.topic_at(state, topic, broker)
+    hub.topic_at(state, topic, broker)
     access.look_at_frames(state, asked.caller, topic)
     partition = asked.query["partition"]
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from sealcast.broker.intake import FrameChecks
 from sealcast.errors import CertificateRejected, Misuse, SealcastError
+from sealcast.gateway import access
 from sealcast.gateway.asked import ApiCall
 from sealcast.gateway.callers import Caller, Callers
 from sealcast.gateway.control import ControlTopics
@@ -29,9 +31,13 @@ from sealcast.trust.certificates.roles import Role
 from sealcast.trust.handles import GatewayRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.layout import TopicPaths
+from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.topics import Topic
 
 #: Ledgers whose pieces' readers are known, and that are prepared for followers.
 _LEDGERS: Final = 256
+#: How long a version that a caller names is waited for.
+COME_S: Final = 5.0
 
 
 class Hub(Closing):
@@ -58,6 +64,25 @@ class Hub(Closing):
         self.metrics.lags(self.lags)
         self.metrics.waiting.set_function(lambda: self.feeds.followers)
         self.metrics.version.set_function(lambda: self.newest.version)
+
+    @property
+    def home(self) -> bool:
+        """Whether this is the machine of a broker, and the realm is on another."""
+        return not self.realm.site.here
+
+    async def come_to(self, named: str | None) -> None:
+        """Sees the version of the registry that a caller goes by before it judges the caller. On a broker's machine,
+        changes come a moment later than where the realm is."""
+        if self.home and named is not None and named.isascii() and named.isdigit() and len(named) < 19:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(COME_S):
+                    await self.newest.catch_up(int(named))
+
+    def topic_at(self, state: RealmState, topic: str, broker: str) -> Topic:
+        """A topic at a broker whose things are on this machine."""
+        about = access.topic_at(state, topic, broker)
+        access.be_here(state, broker, self.identity.name, home=self.home)
+        return about
 
     def again(self, asked: ApiCall) -> Caller:
         """The caller, judged by the registry as it is now."""

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from sealcast.errors import NotFound
+from sealcast.gateway import access
 from sealcast.gateway.asked import ApiCall, CborAnswer
 from sealcast.gateway.problems import Refusal
 from sealcast.log import receiving
@@ -68,6 +69,7 @@ class JoinRelay(Closing):
 
 async def join(hub: Hub, asked: ApiCall) -> CborAnswer:
     """Carries a request to the reception, and its answer back."""
+    access.be_realms(home=hub.home)
     request = asked.body["request"]
     with hub.waiting(asked.caller):
         reply = await hub.workers.run(lambda: hub.joins.hand_over(request))

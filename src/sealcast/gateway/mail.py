@@ -81,7 +81,7 @@ async def at(hub: Hub, asked: ApiCall) -> CborAnswer:
 
 def _journal(hub: Hub, asked: ApiCall) -> Path:
     topic, broker, part = asked.path["topic"], asked.path["broker"], asked.path["part"]
-    access.topic_at(hub.newest.seen.state, topic, broker)
+    hub.topic_at(hub.newest.seen.state, topic, broker)
     paths = paths_of(hub, topic, broker, part)
     return paths.ledger if asked.path["which"] == LEDGER else paths.ledger.with_name(RESEALS)
 
@@ -161,7 +161,7 @@ async def piece(hub: Hub, asked: ApiCall) -> BytesAnswer:
     """A whole piece."""
     state, topic, broker = hub.newest.seen.state, asked.path["topic"], asked.path["broker"]
     part, name = asked.path["part"], asked.path["name"]
-    access.topic_at(state, topic, broker)
+    hub.topic_at(state, topic, broker)
     paths, may = paths_of(hub, topic, broker, part), _may(hub, state, asked)
 
     def opened() -> BinaryIO:
@@ -216,7 +216,7 @@ async def _parts(hub: Hub, file: BinaryIO, size: int) -> AsyncIterator[bytes]:
 async def notes(hub: Hub, asked: ApiCall) -> CborAnswer:
     """Which of the caller's own subscriptions were suspended."""
     state, topic, broker = hub.newest.seen.state, asked.path["topic"], asked.path["broker"]
-    access.topic_at(state, topic, broker)
+    hub.topic_at(state, topic, broker)
     own = {each.id for each in state.subscriptions_of(topic) if each.subscriber == asked.caller.name}
     found = await hub.workers.run(lambda: suspended.notes(hub.realm.paths.topic(topic, broker).root))
     return CborAnswer({"notes": {id: list(note) for id, note in found.items() if id in own}})

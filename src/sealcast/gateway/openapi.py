@@ -12,7 +12,7 @@ from sealcast.gateway.problems import MEDIA_TYPE
 from sealcast.gateway.routes import CBOR, CBOR_SEQUENCE, ENDPOINTS, JSON, OCTETS, SEGMENTS, ApiRoute
 
 API_VERSION: Final = "1.0.0"
-_ALWAYS: Final = (400, 401, 403, 404, 429, 503)
+_ALWAYS: Final = (400, 401, 403, 404, 421, 429, 503)
 _MEANS: Final = {
     400: "The request made no sense. Sending it again does not help.",
     401: "There is no certificate, or it does not count any more (`reason`).",
@@ -23,6 +23,7 @@ _MEANS: Final = {
     413: "The body is too large.",
     415: "The body is of another media type.",
     422: "It was understood, and is refused (`reason`): it is not signed by whom it should be, or the rules forbid it.",
+    421: "It is elsewhere: a broker has a gateway of its own, or the realm has. The registry says where.",
     429: "Too many requests of one caller. Wait, then go on.",
     503: "Something is not available, or there is too much to do. Nothing was done; try again.",
     507: "The disk is full. Nothing was done.",

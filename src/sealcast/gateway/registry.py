@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sealcast.control.discovery import bootstrap
 from sealcast.errors import Corrupt
+from sealcast.gateway import access
 from sealcast.gateway.asked import ApiCall, CborAnswer
 from sealcast.gateway.problems import Refusal, forbidden
 from sealcast.trust.heads import Head, SignedHead
@@ -34,7 +35,8 @@ async def realm(hub: Hub, asked: ApiCall) -> CborAnswer:
         raise Corrupt("this realm was never founded")
 
     def read() -> tuple[Head, tuple[bootstrap.NodeAddress, ...]]:
-        return hub.realm.registry.head(), bootstrap.read(hub.realm.paths.mark)
+        mark = hub.realm.site.mark()
+        return hub.realm.registry.head(), bootstrap.parse(mark, hub.realm.site.shown)
 
     head, nodes = await hub.workers.run(read)
     return CborAnswer(
@@ -70,6 +72,7 @@ async def changes(hub: Hub, asked: ApiCall) -> CborAnswer:
 
 async def transact(hub: Hub, asked: ApiCall) -> CborAnswer:
     """Adds a transaction that the caller made and signed, alone or with others."""
+    access.be_realms(home=hub.home)
     body: dict[str, Any] = asked.body
     rows = [ChangeRow(*row) for row in body["rows"]]
     if asked.caller.name not in signers(rows[-1].signed):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sealcast.errors import FrameRejected, Misuse, Rejected
+from sealcast.errors import FrameRejected, Misuse, NotFound, Rejected
 from sealcast.gateway import access
 from sealcast.gateway.access import HOPS
 from sealcast.gateway.asked import ApiCall, CborAnswer, NoAnswer
@@ -33,7 +33,7 @@ CURSOR_LABEL: Final = b"sealcast/1 cursor report\0"
 async def posts(hub: Hub, asked: ApiCall) -> NoAnswer:
     """Appends filter posts of the caller to its broker's log; answers when they are durable."""
     state, topic, broker = hub.newest.seen.state, asked.path["topic"], asked.path["broker"]
-    about = access.topic_at(state, topic, broker)
+    about = hub.topic_at(state, topic, broker)
     if not about.protection.overlay or broker not in state.overlay(topic).parents:
         raise Misuse(f"broker {broker!r} takes no filter posts of topic {topic!r}")
     made: list[bytes] = asked.body["posts"]
@@ -58,7 +58,7 @@ async def posts(hub: Hub, asked: ApiCall) -> NoAnswer:
 async def cursor(hub: Hub, asked: ApiCall) -> NoAnswer:
     """Keeps a report of how far the caller has read."""
     state, topic, broker, name = hub.newest.seen.state, *(asked.path[e] for e in ("topic", "broker", "name"))
-    about = access.topic_at(state, topic, broker)
+    about = hub.topic_at(state, topic, broker)
     access.be(asked.caller, name, "a cursor")
     part, place, tag = str(asked.query["part"]), asked.body["cursor"], asked.body["tag"]
     said = cursor_report(hub.realm.id, about.id, broker, part, name, place, tag)
@@ -91,10 +91,17 @@ def cursor_report(realm: bytes, topic: bytes, broker: str, part: str, name: str,
 
 
 async def forwarded(hub: Hub, asked: ApiCall) -> CborAnswer:
-    """How far a broker's frames have come to another one."""
+    """How far a broker's frames have come to another one, in offsets of where they came from."""
     topic, partition = str(asked.query["topic"]), asked.number("partition")
-    log = await hub.workers.run(lambda: _block(hub, asked, topic, partition))
-    return CborAnswer({"next": await hub.workers.run(log.next_origin)})
+    taken, origin = asked.number("taken"), asked.number("origin")
+
+    def work() -> dict[str, object]:
+        log = _block(hub, asked, topic, partition)
+        if taken > log.end():
+            raise Misuse(f"there are {log.end()} frames in this partition, and not {taken}")
+        return {"next": log.next_origin(), "through": log.through(taken), "index": log.index_of(origin)}
+
+    return CborAnswer(await hub.workers.run(work))
 
 
 async def forward(hub: Hub, asked: ApiCall) -> CborAnswer:
@@ -104,6 +111,8 @@ async def forward(hub: Hub, asked: ApiCall) -> CborAnswer:
 
     def work() -> int:
         log = _block(hub, asked, topic, partition)
+        if partition // state.topic(topic).partitions != state.broker_number(asked.caller.name):
+            raise forbidden(f"partition {partition} is not in the block of {asked.caller.name!r}")
         for _, data in pairs:
             try:
                 header = frame.parse(data).header
@@ -118,12 +127,14 @@ async def forward(hub: Hub, asked: ApiCall) -> CborAnswer:
 
 
 def _block(hub: Hub, asked: ApiCall, topic: str, partition: int) -> ForwardedLog:
-    """A partition of the caller's block in another broker's log."""
+    """A partition of another broker's block in a broker's log."""
     state, broker = hub.newest.seen.state, asked.path["broker"]
-    about = access.topic_at(state, topic, broker)
+    about = hub.topic_at(state, topic, broker)
     access.be_broker(asked.caller)
     if broker not in state.serving(topic) or asked.caller.name not in state.serving(topic):
         raise forbidden(f"frames of topic {topic!r} go between the brokers that serve it")
-    if partition // about.partitions != state.broker_number(asked.caller.name):
-        raise forbidden(f"partition {partition} is not in the block of {asked.caller.name!r}")
+    if partition // about.partitions == state.broker_number(broker):
+        raise forbidden(f"partition {partition} is the own one of {broker!r}: publishers append to it")
+    if partition >= about.partitions * len(state.brokers()):
+        raise NotFound(f"topic {topic!r} has no partition {partition}")
     return hub.frames.at(state, topic, broker).log.forwarded(partition)

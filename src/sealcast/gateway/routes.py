@@ -64,7 +64,7 @@ class ApiRoute:
     public: bool = False
     #: What asking costs, in requests of the usual kind.
     cost: int = 1
-    #: What can go wrong beside what always can: 400, 401, 403, 404, 429 and 503.
+    #: What can go wrong beside what always can: 400, 401, 403, 404, 421, 429 and 503.
     refusals: tuple[int, ...] = ()
 
     @property
@@ -176,6 +176,7 @@ ENDPOINTS: Final[tuple[ApiRoute, ...]] = (
     ),
     ApiRoute(
         "POST", "/v1/control/{id}", control.post, "control-post", "Queues a sealed envelope for whoever listens.",
+        query=(Parameter("reply", Whole(0, 1), "1 for an answer: it goes to topics for answers only.", 0),),
         body=Map({"data": Bytes(1, MAX_ENVELOPE_BYTES)}), max_body=MAX_ENVELOPE_BYTES + 1024, gives=Map({"offset": _N}),
         refusals=(507,),
     ),
@@ -187,15 +188,23 @@ ENDPOINTS: Final[tuple[ApiRoute, ...]] = (
             "end": _N,
         }),
     ),
+    ApiRoute(
+        "PUT", "/v1/discovery/{name}", control.listens, "discovery-listens",
+        "Says where the calling discovery node listens: on a control topic that it made.",
+        body=Map({"topic": Bytes(16, 16)}), media_type=None, refusals=(507,),
+    ),
     ApiRoute("DELETE", "/v1/control/{id}", control.drop, "control-drop", "Ends a control topic.", media_type=None),
     ApiRoute(
         "GET", "/v1/brokers/{broker}/forwarded", reports.forwarded, "forwarded",
-        "How far the calling broker's frames have come here.",
+        "How far the frames of one broker have come to another one: the offset in the first one's log that is next;"
+        " the one after the first `taken` of them; how many come from before `origin`. For brokers of the topic.",
         query=(
             Parameter("topic", Text(64, SEGMENTS["topic"]), "The topic.", required=True),
-            Parameter("partition", Whole(0, 2**31), "A partition of the caller's block.", required=True),
+            Parameter("partition", Whole(0, 2**31), "A partition of another broker's block.", required=True),
+            Parameter("taken", Whole(), "How many of the frames.", 0),
+            Parameter("origin", Whole(), "An offset in the log that they come from.", 0),
         ),
-        gives=Map({"next": _N}),
+        gives=Map({"next": _N, "through": _N, "index": _N}),
     ),
     ApiRoute(
         "POST", "/v1/brokers/{broker}/forwarded", reports.forward, "forward",

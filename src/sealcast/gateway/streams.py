@@ -119,7 +119,7 @@ async def follow(hub: Hub, asked: ApiCall) -> StreamAnswer:
     """Everything in a ledger from a record on that concerns the caller, for ever."""
     topic, broker, part = (asked.path[each] for each in ("topic", "broker", "part"))
     state = hub.newest.seen.state
-    about = access.topic_at(state, topic, broker)
+    about = hub.topic_at(state, topic, broker)
     access.read_journal(state, asked.caller, topic, part)
     if part == REPLAYS:
         raise NotFound("replays are not followed")

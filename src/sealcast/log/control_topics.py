@@ -81,6 +81,14 @@ class AskingPlane(Protocol):
     def close(self) -> None: ...
 
 
+class ServingPlane(AskingPlane, Protocol):
+    """Control topics, as one who answers over them uses them."""
+
+    def awaits_reply(self, topic: bytes) -> bool: ...
+    def read(self, topic: bytes, offset: int, *, records: int = READ_RECORDS) -> list[Posted]: ...
+    def take(self, topic: bytes, offset: int) -> None: ...
+
+
 class ControlPlane(Closing):
     """The control topics of a realm, as one origin sees them. A child process makes its own."""
 

@@ -23,3 +23,15 @@ def bounded(
         total += more
     if held:
         yield held
+
+
+def runs(numbers: Iterable[int], most: int) -> Iterator[range]:
+    """Ascending numbers as ranges of neighbours, each of at most `most`."""
+    held = range(0)
+    for number in numbers:
+        if held and (number != held.stop or len(held) == most):
+            yield held
+            held = range(0)
+        held = range(held.start if held else number, number + 1)
+    if held:
+        yield held

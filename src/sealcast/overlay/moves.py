@@ -22,7 +22,8 @@ from contextlib import ExitStack
 from sealcast.errors import Misuse
 from sealcast.log.ledger import LedgerReader
 from sealcast.overlay.parts import BrokerPart
-from sealcast.trust.handles import OpenRealm
+from sealcast.transports.problems import GatewayUnreachable
+from sealcast.trust.handles import OpenRealm, at_hand
 from sealcast.trust.keys.filter_texts import keys_in_use
 from sealcast.trust.realm.changes import AttachSubscriber, Change, SettleSubscriber
 from sealcast.trust.realm.state import RealmState
@@ -32,7 +33,9 @@ from sealcast.trust.statements import Author
 
 def move(realm: OpenRealm, topic: str, subscriber: str, broker: str) -> RealmState:
     """A subscriber gets another home. It goes on reading where it was, and then there."""
-    with LedgerReader(realm.site.of(subscriber).journal(topic, broker)) as ledger:
+    own = at_hand(realm.paths.entity_key(subscriber))
+    site = realm.site.of(subscriber) if own else realm.asking(realm.state())
+    with LedgerReader(site.journal(topic, broker)) as ledger:
         first = ledger.end()
 
     def decide(state: RealmState) -> list[Change]:
@@ -74,8 +77,11 @@ def settle(
         if only is not None and (topic, subscriber) not in only:
             continue
         left = (topic, subscriber) in abandon
-        change = settlement(realm, state, topic, subscriber, abandon=left)
-        known = None if left else _known(realm, state, topic, subscriber)
+        try:
+            change = settlement(realm, state, topic, subscriber, abandon=left)
+            known = None if left else _known(realm, state, topic, subscriber)
+        except GatewayUnreachable:
+            continue  # a broker on another machine cannot say how far it is; the next turn asks again
         if change is None or not _knows(known, state, topic, subscriber):
             continue
 
@@ -95,7 +101,7 @@ def _known(realm: OpenRealm, state: RealmState, topic: str, subscriber: str) -> 
     """Where brokers match filters that come later with what they retain: the filters that the broker which is left has
     known in its last batch. None where there is nothing to wait for."""
     left = state.stays_of(topic, subscriber)[-2].broker
-    with LedgerReader(realm.paths.topic(topic, left).ledger) as ledger:
+    with LedgerReader(realm.asking(state).journal(topic, left)) as ledger:
         last = ledger.last_span()
     if state.topic(topic).protection.retention is None or last is None:
         return None
@@ -143,7 +149,8 @@ def settlement(
     before, home = stays[:-1], stays[-1]
     with ExitStack() as held:
         served = {broker for _, broker in state.topic_state(topic).topic_keys}
-        parts = {name: held.enter_context(BrokerPart(realm, topic, name)) for name in served}
+        site = realm.asking(state)
+        parts = {name: held.enter_context(BrokerPart(state, site, topic, name)) for name in served}
         brokers = state.brokers()
         each = state.topic(topic).partitions
         new, left = parts[home.broker], parts[before[-1].broker]
@@ -163,7 +170,7 @@ def settlement(
             complete = max(cut[partition], _begin(origin, home, partition))
             reached = max(left.through(records, partition), _begin(origin, before[-1], partition))
             missing = next(origin.admitted(partition, reached), None) if reached < complete else None
-            caught_up &= missing is None or missing.offset >= complete
+            caught_up &= missing is None or missing >= complete
         if not caught_up and not abandon:
             return None
         overlaps = [_overlap(parts[stay.broker], stay, cut, records) for stay in before]
@@ -174,7 +181,7 @@ def _begin(origin: BrokerPart, stay: Stay, partition: int) -> int:
     """From where on all that an origin admits is sent to the broker of a stay."""
     if stay.broker == origin.broker:
         return 0
-    return origin.starts(stay.since)[partition - origin.log.own.start]
+    return origin.starts(stay.since)[partition - origin.own.start]
 
 
 def _overlap(part: BrokerPart, stay: Stay, cut: dict[int, int], records: int) -> int:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from sealcast.log.closing import Closing
 from sealcast.log.ledger import LedgerReader
-from sealcast.log.pieces import Pieces
-from sealcast.log.port import Record
-from sealcast.trust.handles import OpenRealm
+from sealcast.log.pieces import checked_name, verified
+from sealcast.trust.realm.state import RealmState
+from sealcast.trust.site import Forwarded, Site
 from sealcast.wire import sealed
 
 #: A frame that was refused as a whole has no row (`broker.admit`).
@@ -21,14 +21,17 @@ _WHOLE_FRAME = -1
 
 
 class BrokerPart(Closing):
-    """One broker's part of a topic. Opening its log repairs what a crash left, as any writer does."""
+    """One broker's part of a topic, on this machine or behind its gateway."""
 
-    def __init__(self, realm: OpenRealm, topic: str, broker: str) -> None:
-        self.broker = broker
-        paths = realm.paths.topic(topic, broker)
-        self.log = realm.frames(topic, broker)
-        self.ledger = LedgerReader(paths.ledger)
-        self._pieces = Pieces(paths.pieces)
+    def __init__(self, state: RealmState, site: Site, topic: str, broker: str) -> None:
+        """As the site's member sees it: a broker, where the part is on another machine."""
+        self.broker, self._topic = broker, topic
+        first, each = state.broker_number(broker), state.topic(topic).partitions
+        #: The partitions that publishers append to at this broker.
+        self.own = range(first * each, (first + 1) * each)
+        self._site, self._journal = site, site.journal(topic, broker)
+        self.ledger = LedgerReader(self._journal)
+        self._forwarded: dict[int, Forwarded] = {}
 
     # --- how far it is ------------------------------------------------------------------------------
 
@@ -46,18 +49,21 @@ class BrokerPart(Closing):
         """Where, in its own log, the batches of that version and later ones begin."""
         index = self.first_since(version)
         ends = self.ledger.end() if index is None else index
-        return tuple(self.consumed(ends, partition) for partition in self.log.own)
+        return tuple(self.consumed(ends, partition) for partition in self.own)
 
     def through(self, records: int, partition: int) -> int:
         """How far the first so many batches went, in offsets of the partition's origin."""
         taken = self.consumed(records, partition)
-        if partition in self.log.own:
-            return taken
-        return self.log.forwarded(partition).through(taken)
+        return taken if partition in self.own else self._from_others(partition).through(taken)
 
     def index_of(self, partition: int, origin: int) -> int:
         """Records of a partition of its log that lie before an offset of the partition's origin."""
-        return origin if partition in self.log.own else self.log.forwarded(partition).index_of(origin)
+        return origin if partition in self.own else self._from_others(partition).index_of(origin)
+
+    def _from_others(self, partition: int) -> Forwarded:
+        if partition not in self._forwarded:
+            self._forwarded[partition] = self._site.forwarded(self._topic, self.broker, partition)
+        return self._forwarded[partition]
 
     # --- what it admitted ---------------------------------------------------------------------------
 
@@ -66,19 +72,17 @@ class BrokerPart(Closing):
         end = self.ledger.end()
         return bisect_right(range(end), offset, key=lambda i: self.ledger.at(i).entry.reached(partition))
 
-    def admitted(self, partition: int, first: int) -> Iterator[Record]:
-        """The frames of one of its own partitions, from `first` on, that were delivered and not refused as a whole."""
-        log = self.log.partition(partition)
+    def admitted(self, partition: int, first: int) -> Iterator[int]:
+        """The offsets of the frames of one of its own partitions, from `first` on, that were delivered and not refused
+        as a whole."""
         for index in range(self.batch_of(partition, first), self.ledger.end()):
             for ref in self.ledger.at(index).entry.own:
                 if ref.partition != partition or ref.end <= first:
                     continue
-                piece = sealed.parse(self._pieces.read(ref.name, ref.digest))
+                where = f"{self._journal.shown}/pieces/{checked_name(ref.name)}"
+                piece = sealed.parse(verified(self._journal.piece(ref.name), ref.digest, where))
                 refused = {r.position.offset for r in piece.rejected if r.position.row == _WHOLE_FRAME}
-                for record in log.read(max(first, ref.first), ref.end):
-                    if record.offset not in refused:
-                        yield record
+                yield from (offset for offset in range(max(first, ref.first), ref.end) if offset not in refused)
 
     def close(self) -> None:
-        self.log.close()
         self.ledger.close()

@@ -15,19 +15,21 @@ pinned to the version at which the first of them did, or to a later one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
 from sealcast.errors import Misuse, SealcastError
 from sealcast.log.closing import Closing
-from sealcast.log.forwarded import BrokerTopic, ForwardedLog
-from sealcast.model.bounded import bounded
+from sealcast.log.forwarded import BrokerTopic
+from sealcast.log.port import PartitionLog
+from sealcast.model.bounded import bounded, runs
 from sealcast.overlay.parts import BrokerPart
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.realm.state import RealmState
+from sealcast.trust.site import Forwarded
 
 #: Frames that are made durable at the destination by one sync.
 BYTES_PER_TAKE: Final = 8 << 20
@@ -70,7 +72,8 @@ class Forwarder(Closing):
     def __init__(self, realm: OpenRealm, origin: str, topics: Sequence[str] = ()) -> None:
         self._realm, self._origin, self._topics = realm, origin, tuple(topics)
         self._parts: dict[str, BrokerPart] = {}
-        self._destinations: dict[Link, BrokerTopic] = {}
+        self._logs: dict[str, BrokerTopic] = {}
+        self._destinations: dict[tuple[Link, int], Forwarded] = {}
         #: Where each link is, by partition of the origin: only so that nothing is looked at twice.
         self._reached: dict[tuple[Link, int], int] = {}
         self._links: dict[Link, int] = {}
@@ -95,54 +98,70 @@ class Forwarder(Closing):
         part, sent = self._part(link.topic), 0
         if not part.ledger.end():
             return 0
-        log = self._destination(link)
-        for partition, begin in zip(part.log.own, part.starts(version), strict=True):
-            destination = log.forwarded(partition)
+        for partition, begin in zip(part.own, part.starts(version), strict=True):
+            destination = self._destination(link, partition)
             at = max(begin, self._reached.get((link, partition)) or destination.next_origin())
             end = part.consumed(part.ledger.end(), partition)
             if at < end:
-                sent += _send(part, destination, partition, at, end)
+                sent += _send(part, self._log(link.topic), destination, partition, at, end)
                 self._reached[link, partition] = end
         return sent
 
     def _part(self, topic: str) -> BrokerPart:
         if topic not in self._parts:
-            self._parts[topic] = BrokerPart(self._realm, topic, self._origin)
+            state, site = self._realm.state(), self._realm.site.of(self._origin)
+            self._parts[topic] = BrokerPart(state, site, topic, self._origin)
         return self._parts[topic]
 
-    def _destination(self, link: Link) -> BrokerTopic:
-        if link not in self._destinations:
-            self._destinations[link] = self._realm.frames(link.topic, link.destination)
-        return self._destinations[link]
+    def _log(self, topic: str) -> BrokerTopic:
+        if topic not in self._logs:
+            self._logs[topic] = self._realm.frames(topic, self._origin)
+        return self._logs[topic]
+
+    def _destination(self, link: Link, partition: int) -> Forwarded:
+        if (link, partition) not in self._destinations:
+            site = self._realm.site.of(self._origin)
+            self._destinations[link, partition] = site.forwarded(link.topic, link.destination, partition)
+        return self._destinations[link, partition]
 
     def close(self) -> None:
         while self._parts:
             self._parts.popitem()[1].close()
-        while self._destinations:
-            self._destinations.popitem()[1].close()
+        while self._logs:
+            self._logs.popitem()[1].close()
 
 
 def waiting(realm: OpenRealm, link: Link, version: int) -> int:
     """Frames that were admitted and did not go over a link yet."""
-    with BrokerPart(realm, link.topic, link.origin) as part, realm.frames(link.topic, link.destination) as log:
-        starts = zip(part.log.own, part.starts(version), strict=True)
-        return sum(sum(1 for _ in part.admitted(p, max(b, log.forwarded(p).next_origin()))) for p, b in starts)
+    with BrokerPart(realm.state(), realm.site.of(link.origin), link.topic, link.origin) as part:
+        return sum(sum(1 for _ in part.admitted(p, begin)) for p, begin in _begins(realm, link, part, version).items())
 
 
 def needed(realm: OpenRealm, link: Link, version: int) -> dict[int, int]:
     """By partition of the origin, the first frame that was admitted and did not go over a link yet, where there is
     one."""
-    with BrokerPart(realm, link.topic, link.origin) as part, realm.frames(link.topic, link.destination) as log:
-        begins = {
-            p: max(begin, log.forwarded(p).next_origin())
-            for p, begin in zip(part.log.own, part.starts(version), strict=True)
-        }
+    with BrokerPart(realm.state(), realm.site.of(link.origin), link.topic, link.origin) as part:
+        begins = _begins(realm, link, part, version)
         firsts = {p: next(part.admitted(p, begin), None) for p, begin in begins.items()}
-        return {p: record.offset for p, record in firsts.items() if record is not None}
+        return {p: offset for p, offset in firsts.items() if offset is not None}
 
 
-def _send(part: BrokerPart, destination: ForwardedLog, partition: int, first: int, end: int) -> int:
-    admitted = takewhile(lambda record: record.offset < end, part.admitted(partition, first))
-    frames = ((record.offset, record.data) for record in admitted)
+def _begins(realm: OpenRealm, link: Link, part: BrokerPart, version: int) -> dict[int, int]:
+    """By partition of the origin, what is next on its way over a link."""
+    site = realm.site.of(link.origin)
+    return {
+        p: max(begin, site.forwarded(link.topic, link.destination, p).next_origin())
+        for p, begin in zip(part.own, part.starts(version), strict=True)
+    }
+
+
+def _send(part: BrokerPart, log: BrokerTopic, destination: Forwarded, partition: int, first: int, end: int) -> int:
+    frames = _frames(log.partition(partition), takewhile(lambda offset: offset < end, part.admitted(partition, first)))
     batches = bounded(frames, lambda frame: len(frame[1]), BYTES_PER_TAKE, FRAMES_PER_TAKE)
     return sum(map(destination.take, batches))
+
+
+def _frames(log: PartitionLog, offsets: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+    """Frames by their offsets, which ascend; neighbours are read together."""
+    for some in runs(offsets, FRAMES_PER_TAKE):
+        yield from ((record.offset, record.data) for record in log.read(some.start, some.stop))

@@ -34,6 +34,8 @@ LISTS: Final = "crl-sign"
 
 BASIC_CONSTRAINTS: Final = ExtensionOID.BASIC_CONSTRAINTS.dotted_string
 KEY_USAGE: Final = ExtensionOID.KEY_USAGE.dotted_string
+#: What a server's certificate is for: a gateway answers, and one on a broker's machine asks the realm's, too.
+_SERVER: Final = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
 PURPOSES: Final = ExtensionOID.EXTENDED_KEY_USAGE.dotted_string
 ALTERNATIVE_NAME: Final = ExtensionOID.SUBJECT_ALTERNATIVE_NAME.dotted_string
 NAME_CONSTRAINTS: Final = ExtensionOID.NAME_CONSTRAINTS.dotted_string
@@ -262,7 +264,7 @@ def _extensions(body: CertificateBody) -> list[x509.Extension[x509.ExtensionType
         uris = [x509.UniformResourceIdentifier(uri) for uri in body.uris]
         found.append((False, x509.SubjectAlternativeName([*uris, *map(_host, body.hosts)])))
     if body.hosts:
-        found.append((False, x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])))
+        found.append((False, x509.ExtendedKeyUsage(_SERVER)))
     if body.permitted is not None:
         subtree = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, body.permitted)])
         found.append((True, x509.NameConstraints([x509.DirectoryName(subtree)], None)))
@@ -300,7 +302,8 @@ def _read_alternatives(names: object) -> tuple[tuple[str, ...] | None, tuple[str
 def _read_server(purposes: object) -> bool | None:
     if not isinstance(purposes, x509.ExtendedKeyUsage):
         return None
-    return list(purposes) == [ExtendedKeyUsageOID.SERVER_AUTH]
+    # The first certificates of gateways let them answer, and not ask.
+    return list(purposes) in (_SERVER, _SERVER[:1])
 
 
 def _read_permitted(constraints: object) -> str | None:

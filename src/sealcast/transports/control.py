@@ -7,6 +7,7 @@ read them nor answer in another's name.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -19,8 +20,12 @@ from sealcast.transports.problems import strange
 
 #: A long-poll at the most.
 LONGEST_S: Final = 30.0
+#: How long a service leaves a queue alone in which it found nothing.
+IDLE_S: Final = 0.1
 #: Posts of one request.
 MAX_POSTS: Final = 512
+#: How long a broker that cannot be reached is tried before whoever posts goes on, and posts again later.
+PATIENCE_S: Final = 10.0
 
 
 class RemotePlane(Closing):
@@ -32,6 +37,10 @@ class RemotePlane(Closing):
         self._own: dict[bytes, int] = {}
         #: What a long-poll brought, until it is read.
         self._ahead: dict[bytes, list[Posted]] = {}
+        #: Topics that are posted to as answers.
+        self._answering: set[bytes] = set()
+        #: When a service found nothing in its queue.
+        self._empty: dict[bytes, float] = {}
 
     def create(self, topic: bytes | None = None, *, reply: bool = False) -> bytes:
         topic = os.urandom(ID_BYTES) if topic is None else topic
@@ -53,16 +62,37 @@ class RemotePlane(Closing):
         """Those who serve do that."""
         return 0
 
+    def awaits_reply(self, topic: bytes) -> bool:
+        """Who keeps the topics knows, and refuses an answer to any other: the next post there is one."""
+        self._answering.add(topic)
+        return True
+
     def post(self, topic: bytes, data: bytes) -> int:
-        match self._connection.send("POST", _path(topic), {"data": data}):
+        reply = topic in self._answering
+        self._answering.discard(topic)
+        match self._connection.send("POST", f"{_path(topic)}?reply={int(reply)}", {"data": data}):
             case {"offset": int(offset)}:
                 return offset
             case _:
                 raise strange()
 
-    def read(self, topic: bytes, offset: int) -> list[Posted]:
+    def read(self, topic: bytes, offset: int, *, records: int | None = None) -> list[Posted]:
+        """With `records`, as a service reads its queue, turn by turn: at most so many, and an empty queue is left
+        alone for a moment."""
         ahead = self._ahead.pop(topic, None)
-        return ahead if ahead and ahead[0].offset == offset else self._read(topic, offset, 0.0)
+        if ahead and ahead[0].offset == offset:
+            return ahead
+        if records is None:
+            return self._read(topic, offset, 0.0)
+        if time.monotonic() - self._empty.get(topic, float("-inf")) < IDLE_S:
+            return []
+        found = self._read(topic, offset, 0.0)[:records]
+        if not found:
+            self._empty[topic] = time.monotonic()
+        return found
+
+    def take(self, topic: bytes, offset: int) -> None:
+        """Whoever reads on from an offset needs nothing before it: the next `read` says so."""
 
     def wait(self, topic: bytes, offset: int, seconds: float) -> None:
         self._ahead[topic] = self._read(topic, offset, min(max(1.0, seconds), LONGEST_S))
@@ -114,7 +144,9 @@ class RemotePosts(Closing):
     def append(self, made: Sequence[bytes], /) -> None:
         """In order. Each is numbered by its sender, so that one that comes twice is taken once."""
         for first in range(0, len(made), MAX_POSTS):
-            self._connection.send("POST", self._path, {"posts": list(made[first : first + MAX_POSTS])})
+            self._connection.send(
+                "POST", self._path, {"posts": list(made[first : first + MAX_POSTS])}, patience_s=PATIENCE_S
+            )
 
     def close(self) -> None:
         """The connection is its site's."""

@@ -63,6 +63,8 @@ class Ways:
     context: Callable[[], ssl.SSLContext]
     #: Raises for a gateway's certificate that does not count.
     prove: Callable[[bytes], None]
+    #: The version of the registry that the client goes by, for a gateway that gets it from elsewhere, too; 0 for none.
+    version: Callable[[], int] = lambda: 0
 
 
 class Connection(Closing, Unpicklable):
@@ -178,6 +180,8 @@ class Connection(Closing, Unpicklable):
         headers = {"accept": f"{CBOR}, application/octet-stream, {problems.MEDIA_TYPE}"}
         if data is not None:
             headers["content-type"] = CBOR
+        if known := self._ways.version():
+            headers[VERSION_HEADER] = str(known)
         pool = self._connections()
         try:
             answer = pool.urlopen(

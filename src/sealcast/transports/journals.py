@@ -40,8 +40,8 @@ _KEPT_BYTES: Final = 8 << 20
 class RemoteLog:
     """One log, to read."""
 
-    def __init__(self, connection: Connection, path: str) -> None:
-        self._connection, self._path = connection, path
+    def __init__(self, connection: Connection, path: str, patience_s: float | None = None) -> None:
+        self._connection, self._path, self._patience_s = connection, path, patience_s
         self._lock = threading.Lock()
         self._start = self._end = 0
         self._asked = float("-inf")
@@ -120,7 +120,7 @@ class RemoteLog:
     def _page(self, first: int, wait_s: float) -> list[Record]:
         query = {"from": first, "max_bytes": PAGE_BYTES}
         started = time.monotonic()
-        found = self._connection.get(self._path, query, wait_s=wait_s)
+        found = self._connection.get(self._path, query, wait_s=wait_s, patience_s=self._patience_s)
         if 0 < wait_s < 1 and not found.get("records"):
             # Shorter than a gateway counts: the rest of it is slept, so that nobody asks without pause.
             time.sleep(max(0.0, min(FRESH_S, wait_s - (time.monotonic() - started))))
@@ -143,10 +143,17 @@ class RemoteJournal:
     """What one broker delivered, handed on or replayed, on one topic."""
 
     def __init__(
-        self, connection: Connection, topic: str, broker: str, part: JournalPart, pinned: Callable[[int, bytes], None]
+        self,
+        connection: Connection,
+        topic: str,
+        broker: str,
+        part: JournalPart,
+        pinned: Callable[[int, bytes], None],
+        patience_s: float | None = None,
     ) -> None:
-        """`pinned` is told under which version of the registry, and which chain, a record was made."""
-        self._connection, self.pinned = connection, pinned
+        """`pinned` is told under which version of the registry, and which chain, a record was made. A gateway that
+        cannot be reached is tried for `patience_s`, else for as long as any."""
+        self._connection, self.pinned, self._patience_s = connection, pinned, patience_s
         self._path = path_of("topics", topic, "brokers", broker, PARTS[part])
         self.shown = f"{connection.address}{self._path}"
         self._logs: dict[JournalLog, RemoteLog] = {}
@@ -204,7 +211,7 @@ class RemoteJournal:
 
     def _log(self, which: JournalLog) -> RemoteLog:
         if which not in self._logs:
-            self._logs[which] = RemoteLog(self._connection, f"{self._path}/{which}")
+            self._logs[which] = RemoteLog(self._connection, f"{self._path}/{which}", self._patience_s)
         return self._logs[which]
 
 

@@ -59,7 +59,8 @@ def error_of(status: int, body: bytes, where: str) -> SealcastError:
             return GatewayRefused(reason, message, hint=hint)
         case 404:
             return NotFound(message, hint=hint)
-        case 409:
+        case 409 | 421:
+            # Made from an older state, or asked where a broker was before: what is new says so.
             return MirrorBehind(message, hint=hint)
         case 422:
             return GatewayRefused(reason, message, hint=hint)

@@ -1,4 +1,4 @@
-"""A realm on other machines, as its clients reach it: through one gateway.
+"""A realm on other machines, as its clients reach it: through one gateway. So is a broker on a machine of its own.
 
 Who answers is proven before anything is sent: OpenSSL verifies the chain to the root that the home pins, and the name
 of the host; the certificate must then be that of a gateway which the newest registry at hand has not revoked. What is
@@ -13,10 +13,10 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sealcast.errors import CertificateRejected, Corrupt, Unavailable
-from sealcast.log.control_topics import AskingPlane
+from sealcast.log.control_topics import ServingPlane
 from sealcast.log.cursor import Saved
 from sealcast.log.journal import Journal, JournalPart
 from sealcast.log.lane_log import LaneLog
@@ -25,6 +25,7 @@ from sealcast.primitives.sign import VerifyKey
 from sealcast.transports.address import GatewayAddress
 from sealcast.transports.control import RemotePlane, RemotePosts
 from sealcast.transports.cursors import CursorReports
+from sealcast.transports.forwarding import RemoteForwarded
 from sealcast.transports.frames import RemoteLaneLog
 from sealcast.transports.https import Connection, Ways, path_of
 from sealcast.transports.journals import RemoteJournal
@@ -34,14 +35,16 @@ from sealcast.trust import homes, tls
 from sealcast.trust.certificates.certificate import Certificate, Role, Trust
 from sealcast.trust.certificates.revocation import RevocationView
 from sealcast.trust.heads import SignedHead
-from sealcast.trust.keys.identity import Identity
 from sealcast.trust.layout import Layout, RealmMark
 from sealcast.trust.realm.state import RealmState
+from sealcast.trust.site import Member
+from sealcast.trust.statements import signers
 from sealcast.trust.storage.trouble import CommitLost, another_history
 
 if TYPE_CHECKING:
     from sealcast.trust.storage.mirror import Mirror
     from sealcast.trust.storage.rows import ChangeRow
+    from sealcast.trust.storage.store import Store
 
 #: How long what the gateway says of the realm is gone by: where discovery nodes listen.
 MARK_S: Final = 5.0
@@ -52,22 +55,36 @@ PAGE_BYTES: Final = 4 << 20
 WITHHELD_S: Final = 10.0
 
 
+class Around(NamedTuple):
+    """What a site needs of the handle that it is made by."""
+
+    paths: Layout
+    mark: RealmMark
+    clock: Callable[[], int]
+    #: The newest state that was verified here, without asking anybody.
+    known: Callable[[], RealmState | None]
+    #: As whom the handle asks: the one named, else the first of those whom it can ask as.
+    member: Callable[[str | None], Member]
+
+
 class GatewaySite:
-    """The shared things of a realm, behind a gateway, for the entities of one home."""
+    """The shared things of a realm, behind a gateway, for the members of one home."""
 
     def __init__(
         self,
-        paths: Layout,
-        mark: RealmMark,
-        clock: Callable[[], int],
-        known: Callable[[], RealmState | None],
+        around: Around,
+        address: GatewayAddress,
         name: str | None = None,
+        *,
+        gateway: str | None = None,
+        registry: Callable[[], Store] | None = None,
     ) -> None:
-        """As one entity; as any of the home's, where it makes no difference. `known` is the newest state that was
-        verified here, without asking anybody."""
-        self._paths, self._mark, self._clock, self._known = paths, mark, clock, known
-        self._address = GatewayAddress.parse(mark.gateway or "")
-        self._name = name
+        """As one member; as any of the home's, where it makes no difference. With `gateway`, nobody else may answer;
+        with `registry`, the realm's history comes from there, and this gateway has a broker's things alone."""
+        self._around = around
+        self._paths, self._mark, self._clock, self._known = around.paths, around.mark, around.clock, around.known
+        self._address = address
+        self._name, self._expected, self._registry = name, gateway, registry
         self._sites: dict[str, GatewaySite] = {}
         self._parent: GatewaySite | None = None
         self._lock = threading.Lock()
@@ -86,19 +103,21 @@ class GatewaySite:
 
     def of(self, name: str) -> GatewaySite:
         top = self._parent or self
-        if name not in homes.joined(self._paths):
-            homes.read_chain(self._paths, name)  # NotFound, in its words
         with top._lock:
             if name not in top._sites:
-                top._sites[name] = site = GatewaySite(self._paths, self._mark, self._clock, self._known, name)
+                top._sites[name] = site = GatewaySite(
+                    self._around, self._address, name, gateway=self._expected, registry=self._registry
+                )
                 site._parent = top
             return top._sites[name]
 
     # --- what is shared -----------------------------------------------------------------------------
 
-    def registry(self) -> Mirror:
+    def registry(self) -> Store:
         from sealcast.trust.storage.mirror import Mirror
 
+        if self._registry is not None:
+            return self._registry()
         top = self._parent or self
         if top._mirror is None:
             top._mirror = Mirror(self._paths.registry, _Upstream(top))
@@ -107,18 +126,28 @@ class GatewaySite:
     def frames(self, state: RealmState, topic: str, broker: str, number: int) -> LaneLog:
         about = state.topic(topic)
         place = state.broker_number(broker) * about.partitions + number
-        home = self._paths.topic(topic, broker).root / "lanes" / self._named
+        home = self._paths.topic(topic, broker).root / "lanes" / self._member.name
         lane = LaneName(self._mark.id, about.id, broker, place)
         return RemoteLaneLog(self.connection, topic, lane, home, self._gateway_key)
 
-    def journal(self, topic: str, broker: str, part: JournalPart = "") -> Journal:
-        return RemoteJournal(self.connection, topic, broker, part, self._require)
+    def journal(self, topic: str, broker: str, part: JournalPart = "", patience_s: float | None = None) -> Journal:
+        # What a broker of a tree hands on is pinned to a version of its own table.
+        pinned = _nothing if part == "hops" else self._require
+        return RemoteJournal(self.connection, topic, broker, part, pinned, patience_s)
+
+    def forwarded(self, topic: str, broker: str, partition: int) -> RemoteForwarded:
+        return RemoteForwarded(self.connection, topic, broker, partition)
 
     def posts(self, topic: str, broker: str) -> RemotePosts:
         return RemotePosts(self.connection, topic, broker)
 
-    def control(self) -> AskingPlane:
+    def control(self) -> ServingPlane:
         return RemotePlane(self.connection)
+
+    def listens(self, node: str, topic: bytes) -> bool:
+        self.of(node).connection.send("PUT", path_of("discovery", node), {"topic": topic})
+        (self._parent or self)._said = None
+        return True
 
     def mark(self) -> bytes:
         nodes = [
@@ -135,10 +164,9 @@ class GatewaySite:
                 raise strange()
 
     def told(self, state: RealmState, topic: str, broker: str, part: JournalPart = "") -> Callable[[Saved], None]:
-        identity = Identity.load(self._paths.entity_key(self._named), self._named)
-        return CursorReports(
-            self.connection, self._mark.id, state.topic(topic).id, topic, broker, part, self._named, identity.signer
-        )
+        me, about = self._member, state.topic(topic)
+        signer = me.identity().signer
+        return CursorReports(self.connection, self._mark.id, about.id, topic, broker, part, me.name, signer)
 
     # --- who asks, and who answers ------------------------------------------------------------------
 
@@ -147,7 +175,7 @@ class GatewaySite:
         """This entity's."""
         with self._lock:
             if self._connected is None:
-                self._connected = Connection(self._address, Ways(self._context, self._prove))
+                self._connected = Connection(self._address, Ways(self._context, self._prove, self._version))
             return self._connected
 
     def close(self) -> None:
@@ -155,38 +183,49 @@ class GatewaySite:
             if site._connected is not None:
                 site._connected.close()
 
+    def _version(self) -> int:
+        state = None if self._registry is None else self._known()
+        return 0 if state is None else state.version
+
     @property
-    def _named(self) -> str:
-        return self._name or homes.joined(self._paths)[0]
+    def _member(self) -> Member:
+        return self._around.member(self._name)
 
     def _context(self) -> ssl.SSLContext:
-        """With the newest certificate of the entity that is known here."""
-        name, chain = self._named, self._chain()
-        return tls.client_context(Identity.load(self._paths.entity_key(name), name), chain[:-1], chain[-1])
+        """With the newest certificate of the member that is known here."""
+        chain = self._chain()
+        return tls.client_context(self._member.identity(), chain[:-1], chain[-1])
 
     def _chain(self) -> list[bytes]:
-        chain, state = homes.read_chain(self._paths, self._named), self._known()
-        if hashlib.sha256(chain[-1]).digest() != self._mark.root:
+        """The member's certificate, and those that lead to the root, which is the last."""
+        me, state = self._member, self._known()
+        newest = None if state is None else state.entities.get(me.name)
+        kept = None if self._mark.gateway is None else homes.read_chain(self._paths, me.name, me.role)
+        if kept is not None and hashlib.sha256(kept[-1]).digest() != self._mark.root:
             raise Corrupt(
-                f"{self._paths.entity_certificate(self._named)} ends with another root than the one that was pinned",
+                f"{homes.chain_file(self._paths, me.role, me.name)} ends with another root than the one that was "
+                "pinned",
                 hint="one of the two was exchanged: restore both from one copy, or join again",
             )
-        newest = None if state is None else state.entities.get(self._named)
-        if state is not None and state.founding is not None and newest is not None and newest.certificate != chain[0]:
-            # Renewed since: what the registry has is verified.
-            issuer = Trust(state.founding.root, state.founding.authorities, self._mark.id).issuer_of(newest.certificate)
-            chain = [newest.certificate, issuer, chain[-1]]
-            homes.write_chain(self._paths, self._named, chain)
-        return chain
+        if state is None or state.founding is None or newest is None:
+            return homes.read_chain(self._paths, me.name, me.role) if kept is None else kept
+        if kept is None or newest.certificate != kept[0]:
+            # Renewed since, or kept in the registry alone: what that has is verified.
+            trust = Trust(state.founding.root, state.founding.authorities, self._mark.id)
+            chain = [newest.certificate, trust.issuer_of(newest.certificate), state.founding.root]
+            if kept is not None:
+                homes.write_chain(self._paths, me.name, chain, me.role)
+            kept = chain
+        return kept
 
     def _prove(self, der: bytes) -> None:
-        """GatewayRefused unless this is the certificate of a gateway of the realm, and counts."""
-        state, chain = self._known(), homes.read_chain(self._paths, self._named)
+        """GatewayRefused unless this is the certificate of the gateway that should answer, and counts."""
+        state, chain = self._known(), self._chain()
         authorities = chain[1:-1] if state is None or state.founding is None else state.founding.authorities
         revoked = RevocationView() if state is None else state.revoked
         try:
             trust = Trust(chain[-1], authorities, self._mark.id)
-            self._gateway = trust.verify(der, self._clock(), revoked, role=Role.GATEWAY)
+            self._gateway = trust.verify(der, self._clock(), revoked, role=Role.GATEWAY, name=self._expected)
         except CertificateRejected as error:
             raise GatewayRefused(
                 "certificate", f"{self._address} is no gateway of the realm: {error.message}"
@@ -267,12 +306,20 @@ class _Upstream:
     def transact(self, after: int, chain: bytes, rows: Sequence[ChangeRow]) -> bool:
         body = {"after": after, "chain": chain, "rows": [list(row) for row in rows]}
         try:
-            self._site.connection.send("POST", "/v1/registry/transactions", body)
+            self._signer(rows[-1].signed).connection.send("POST", "/v1/registry/transactions", body)
         except MirrorBehind:
             return False
         except GatewayUnreachable as error:
             raise CommitLost(error.message, hint=error.hint) from None
         return True
+
+    def _signer(self, signed: str) -> GatewaySite:
+        """A gateway takes a transaction from one of those who signed it."""
+        return next((self._site.of(name) for name in sorted(signers(signed))), self._site)
+
+
+def _nothing(version: int, chain: bytes, /) -> None:
+    """Says nothing of the registry."""
 
 
 def _is_row(row: object) -> bool:

@@ -20,22 +20,24 @@ from contextlib import suppress
 from dataclasses import replace
 from heapq import heapify, heapreplace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from sealcast.errors import Corrupt, Misuse, NotFound, Unavailable
 from sealcast.log.forwarded import BrokerTopic
 from sealcast.log.outbox import OutboxTopic
-from sealcast.trust import layout
+from sealcast.transports.address import GatewayAddress
+from sealcast.trust import homes, layout
 from sealcast.trust.certificates.certificate import Trust
 from sealcast.trust.certificates.revocation import RevocationStore
+from sealcast.trust.certificates.roles import Role
 from sealcast.trust.heads import Pin
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.layout import FIRST_BROKER, Layout, RealmMark
 from sealcast.trust.realm.changes import AnnounceReceivingKey, Change, PlaceSubscriber
-from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.state import BrokerGateway, RealmState
 from sealcast.trust.registry import Registry, now_us
-from sealcast.trust.site import LocalSite, Site
+from sealcast.trust.site import Elsewhere, LocalSite, Member, RealmSite, Site
 from sealcast.trust.statements import Author, AuthorKeys, Judge
 from sealcast.trust.tokens import gates
 
@@ -57,15 +59,46 @@ class OpenRealm:
         self.at_hand = mark.at_hand
         self.clock = clock
         #: Where the realm's shared things are; what is one's own is in `paths`.
-        self.site: Site = LocalSite(self.paths, mark) if mark.gateway is None else self._served_by(mark)
+        self.site = self._site(mark)
         judge, keys, where = Judge(mark.id, mark.root), AuthorKeys(self.author), mark.registry_address(self.paths)
         self.registry = Registry(where, mark.id, clock, judge, keys, self.site.registry)
 
-    def _served_by(self, mark: RealmMark) -> Site:
-        # HTTP, for those who need it.
-        from sealcast.trust.gateway_site import GatewaySite
+    def _site(self, mark: RealmMark) -> RealmSite:
+        local = LocalSite(self.paths, mark, self.state)
+        keys_here = lambda broker: self.paths.broker_key_of(broker).exists()  # noqa: E731
 
-        return GatewaySite(self.paths, mark, self.clock, lambda: self.registry.known)
+        def dial(there: BrokerGateway, name: str | None) -> Site:
+            address = GatewayAddress(there.host, there.port)
+            return self._served_by(mark, address, name, gateway=there.gateway, registry=self.site.registry)
+
+        base: Site = local
+        if mark.gateway is not None:
+            base = self._served_by(mark, GatewayAddress.parse(mark.gateway))
+        return RealmSite(base, local, Elsewhere(self.state, keys_here, dial))
+
+    def _served_by(self, mark: RealmMark, address: GatewayAddress, name: str | None = None, **more: Any) -> Site:
+        # HTTP, for those who need it.
+        from sealcast.trust.gateway_site import Around, GatewaySite
+
+        around = Around(self.paths, mark, self.clock, lambda: self.registry.known, self.member)
+        return GatewaySite(around, address, name, **more)
+
+    def member(self, name: str | None = None) -> Member:
+        """As whom this handle asks others: the one named, else one who has joined from this home."""
+        return self._member(Role.ENTITY, name)
+
+    def _member(self, role: Role, name: str | None) -> Member:
+        who = homes.joined(self.paths, role)[0] if name is None else name
+        path = homes.key_file(self.paths, role, who)
+        return Member(
+            who, role, lambda: BrokerSecrets.load(path).identity if role is Role.BROKER else Identity.load(path, who)
+        )
+
+    def asking(self, state: RealmState) -> RealmSite:
+        """As a broker whose keys are here, where there is one: brokers may see how far others are."""
+        here = (b.name for b in state.holders(Role.BROKER) if at_hand(self.paths.broker_key_of(b.name)))
+        by = next(here, None)
+        return self.site if by is None else self.site.of(by)
 
     def reopen(self) -> Self:
         """The same realm by a handle of its own: for another thread, or a child process."""
@@ -102,6 +135,9 @@ class OpenRealm:
 
 class BrokerRealm(OpenRealm):
     """A realm as its brokers see it."""
+
+    def member(self, name: str | None = None) -> Member:
+        return self._member(Role.BROKER, name)
 
     def author(self, name: str) -> Author | None:
         path = self.paths.broker_key_of(name)
@@ -143,6 +179,9 @@ class BrokerRealm(OpenRealm):
 class EntityRealm(OpenRealm):
     """A realm as its publishers and subscribers see it."""
 
+    def member(self, name: str | None = None) -> Member:
+        return self._member(Role.ENTITY, name)
+
     def author(self, name: str) -> Author | None:
         path = self.paths.entity_key(name)
         return Identity.load(path, name).author if at_hand(path) else super().author(name)
@@ -179,6 +218,9 @@ class EntityRealm(OpenRealm):
 
 class GatewayRealm(OpenRealm):
     """A realm as a gateway sees it: what is public, and keys of its own that open nothing."""
+
+    def member(self, name: str | None = None) -> Member:
+        return self._member(Role.GATEWAY, name)
 
     def gateway(self, name: str) -> Identity:
         """The keys of a gateway, from its own file. The registry is held to what that gateway saw."""

@@ -4,6 +4,7 @@
     HOME/registry.sqlite      a copy of the registry, of verified rows alone
     HOME/entities/NAME.key    an entity's private keys, as in every realm
     HOME/entities/NAME.crt    its certificate, and those that lead from it to the root
+    HOME/secrets/...          the same of a broker, a key center, a discovery node or a gateway on a machine of its own
     HOME/wallets, topics, ... what is its own, laid out as in a realm on one machine
 
 `sealcast join` makes one. It is found by the gateway's address, under `~/.local/share/sealcast` or SEALCAST_HOME.
@@ -20,7 +21,8 @@ from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log import files
 from sealcast.primitives import x509
 from sealcast.trust import history
-from sealcast.trust.layout import Layout, RealmMark, read_mark
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.layout import FIRST_BROKER, Layout, RealmMark, read_mark
 from sealcast.trust.storage.opening import open_store
 
 _END: Final = "-----END CERTIFICATE-----"
@@ -48,15 +50,32 @@ def refuse_another(paths: Layout, id: bytes, root: bytes) -> None:
             raise Misuse(f"{paths.root} is the realm itself, and no home", hint="choose another directory")
 
 
-def write_chain(paths: Layout, name: str, chain: Sequence[bytes]) -> None:
-    """Keeps an entity's certificate with those that lead to the root, which is the last."""
-    files.make_directory(paths.entities)
-    files.replace_file(paths.entity_certificate(name), b"".join(map(x509.pem, chain)))
+def key_file(paths: Layout, role: Role, name: str) -> Path:
+    """Where the keys of somebody of a role are."""
+    places = {
+        Role.BROKER: paths.broker_key_of,
+        Role.KEY_CENTER: paths.center_key,
+        Role.DISCOVERY: paths.discovery_key,
+        Role.GATEWAY: paths.gateway_key,
+    }
+    return places.get(role, paths.entity_key)(name)
 
 
-def read_chain(paths: Layout, name: str) -> list[bytes]:
-    """The entity's certificate, and those that lead to the root, which is the last."""
-    path = paths.entity_certificate(name)
+def chain_file(paths: Layout, role: Role, name: str) -> Path:
+    """Where the certificate of somebody of a role is, with those that lead from it to the root: beside its keys."""
+    return key_file(paths, role, name).with_suffix(".crt")
+
+
+def write_chain(paths: Layout, name: str, chain: Sequence[bytes], role: Role = Role.ENTITY) -> None:
+    """Keeps a certificate with those that lead to the root, which is the last."""
+    path = chain_file(paths, role, name)
+    files.make_directory(path.parent)
+    files.replace_file(path, b"".join(map(x509.pem, chain)))
+
+
+def read_chain(paths: Layout, name: str, role: Role = Role.ENTITY) -> list[bytes]:
+    """The certificate, and those that lead to the root, which is the last."""
+    path = chain_file(paths, role, name)
     try:
         text = path.read_bytes()[: _MAX_CHAIN_BYTES + 1].decode("ascii")
         found = [ssl.PEM_cert_to_DER_cert(part.strip() + "\n" + _END) for part in text.split(_END)[:-1]]
@@ -64,7 +83,7 @@ def read_chain(paths: Layout, name: str) -> list[bytes]:
             raise ValueError("too few, or too many")
     except FileNotFoundError:
         raise NotFound(
-            f"there is no certificate of entity {name!r} here ({path} does not exist)",
+            f"there is no certificate of {role} {name!r} here ({path} does not exist)",
             hint="join the realm from this machine: sealcast join sealcast://HOST:PORT --code CODE",
         ) from None
     except ValueError:
@@ -72,13 +91,14 @@ def read_chain(paths: Layout, name: str) -> list[bytes]:
     return found
 
 
-def joined(paths: Layout) -> list[str]:
-    """The entities whose keys and certificates are in a home."""
-    names = sorted(path.stem for path in paths.entities.glob("*.crt")) if paths.entities.is_dir() else []
-    found = [name for name in names if paths.entity_key(name).exists()]
+def joined(paths: Layout, role: Role = Role.ENTITY) -> list[str]:
+    """Those of a role whose keys and certificates are in a home."""
+    directories = {key_file(paths, role, name).parent for name in (FIRST_BROKER, "another")}
+    names = sorted({path.stem for directory in directories for path in directory.glob("*.crt")})
+    found = [n for n in names if chain_file(paths, role, n).exists() and key_file(paths, role, n).exists()]
     if not found:
         raise NotFound(
-            f"nobody has joined the realm from {paths.root}",
+            f"no {role} has joined the realm from {paths.root}",
             hint="get a code from the administrator (sealcast entity invite NAME), and: sealcast join",
         )
     return found

@@ -1,6 +1,7 @@
 """An invitation's code, and what is said under it: one request to be enrolled, and one answer.
 
-    code       the realm's id, the digest of its root, the newcomer's name, and 128 secret bits, with a checksum
+    code       the realm's id, the digest of its root, the newcomer's name, 128 secret bits, and its role unless that
+               is entity, with a checksum
     K          HKDF-Extract(salt = "sealcast/1 invitation" | realm id | root digest, the secret bits)
     id         derive(K, "invitation id"): what names the invitation. It says nothing about the secret or the name
     keys       derive(K, "join request"), derive(K, "join answer"): each tags one direction
@@ -32,6 +33,7 @@ from sealcast.primitives.p256 import P256VerifyKey
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.certificates.certificate import PublicKeys
+from sealcast.trust.certificates.roles import Role
 from sealcast.trust.heads import CHAIN_BYTES, MAX_VERSION, Head
 from sealcast.trust.keys.identity import Identity
 from sealcast.wire import cbor
@@ -47,6 +49,8 @@ _MAX_AUTHORITIES: Final = 32
 _PREFIX: Final = "sealcast-invite-1."
 _CHECK_BYTES: Final = 4
 _MAX_CODE: Final = 512
+#: What a code may say of the role of its newcomer, as the last part that it has.
+_ROLES: Final = ([], *([str(role)] for role in (Role.BROKER, Role.KEY_CENTER, Role.DISCOVERY, Role.GATEWAY)))
 _SALT: Final = b"sealcast/1 invitation"
 _REQUEST: Final = "sealcast/1 join request"
 _ANSWER: Final = b"sealcast/1 join answer"
@@ -64,18 +68,19 @@ class InvitationKeys(Unpicklable):
 class InvitationCode(Unpicklable):
     """What an administrator gives to a newcomer, by a way that nobody else reads."""
 
-    __slots__ = ("_secret", "name", "realm", "root")
+    __slots__ = ("_secret", "name", "realm", "role", "root")
 
-    def __init__(self, realm: bytes, root: bytes, name: str, secret: Secret) -> None:
-        self.realm, self.root, self.name, self._secret = realm, root, name, secret
+    def __init__(self, realm: bytes, root: bytes, name: str, secret: Secret, role: Role = Role.ENTITY) -> None:
+        self.realm, self.root, self.name, self._secret, self.role = realm, root, name, secret, role
 
     @classmethod
-    def make(cls, realm: bytes, root: bytes, name: str) -> InvitationCode:
-        return cls(realm, root, name, Secret.random(SECRET_BYTES))
+    def make(cls, realm: bytes, root: bytes, name: str, role: Role = Role.ENTITY) -> InvitationCode:
+        return cls(realm, root, name, Secret.random(SECRET_BYTES), role)
 
     def reveal(self) -> str:
         """As it is typed: for whoever it is for, and nobody else."""
-        body = cbor.encode([self.realm, self.root, self.name, self._secret.reveal()])
+        role = [] if self.role is Role.ENTITY else [str(self.role)]
+        body = cbor.encode([self.realm, self.root, self.name, self._secret.reveal(), *role])
         return _PREFIX + base64.urlsafe_b64encode(body + _check(body)).decode().rstrip("=")
 
     @classmethod
@@ -91,10 +96,10 @@ class InvitationCode(Unpicklable):
             if check != _check(body):
                 raise ValueError("mistyped")
             match cbor.decode(body, max_bytes=_MAX_CODE, max_depth=1, max_items=8):
-                case [bytes(realm), bytes(root), str(name), bytes(secret)]:
+                case [bytes(realm), bytes(root), str(name), bytes(secret), *role] if role in _ROLES:
                     sizes = len(realm), len(root), len(secret)
                     if sizes == (REALM_BYTES, DIGEST_BYTES, SECRET_BYTES) and NAME.fullmatch(name):
-                        return cls(realm, root, name, Secret(secret))
+                        return cls(realm, root, name, Secret(secret), Role(role[0]) if role else Role.ENTITY)
             raise ValueError("other parts")
         except (ValueError, binascii.Error, FrameRejected):
             raise Rejected(

@@ -32,12 +32,17 @@ from sealcast.trust.certificates.certificate import Certificate, Role, Trust
 from sealcast.trust.certificates.revocation import RevocationView
 from sealcast.trust.heads import Pin
 from sealcast.trust.invitations import InvitationCode, JoinAnswer, JoinRequest
+from sealcast.trust.keys.broker import BrokerSecrets
+from sealcast.trust.keys.centers import CenterSecrets
+from sealcast.trust.keys.holder import HolderSecrets
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.layout import Layout, RealmMark
 
 PATIENCE_S: Final = 60.0
 #: How long to wait, on average, when told to ask less often.
 BUSY_S: Final = 0.5
+#: Whose key files hold one secret more.
+_HOLDERS: Final[dict[Role, type[HolderSecrets]]] = {Role.BROKER: BrokerSecrets, Role.KEY_CENTER: CenterSecrets}
 
 
 def join(
@@ -45,11 +50,11 @@ def join(
 ) -> Layout:
     """Enrols the one whom the code names, with keys that are made here; the home that it has from now on."""
     paths = Layout(home.absolute())
-    if paths.entity_certificate(code.name).exists():
+    if homes.chain_file(paths, code.role, code.name).exists():
         raise Misuse(f"{code.name!r} has joined already, from {paths.root}", hint="use it: --realm DIR")
     homes.refuse_another(paths, code.realm, code.root)
     trust = _realm_of(address, code, patience_s)
-    identity = _keys(paths, code.name)
+    identity = _keys(paths, code.role, code.name)
     request = JoinRequest.make(code, identity)
     body = {"request": request.to_bytes()}
     with Connection(address, _ways(address, trust, clock)) as connection:
@@ -67,9 +72,9 @@ def join(
             f"what {address} answers is not the word of whoever made the code: {error.message}",
             hint="nobody has joined; ask whoever runs the gateway, and try again with the same code",
         ) from None
-    Pin.beside(paths.entity_key(code.name), repr(code.name)).write(answer.head)
+    Pin.beside(homes.key_file(paths, code.role, code.name), repr(code.name)).write(answer.head)
     homes.make(paths.root, RealmMark(answer.realm_name, code.realm, code.root, gateway=str(address)))
-    homes.write_chain(paths, code.name, [answer.certificate, *answer.authorities, answer.root])
+    homes.write_chain(paths, code.name, [answer.certificate, *answer.authorities, answer.root], code.role)
     return paths
 
 
@@ -125,9 +130,13 @@ def _ways(address: GatewayAddress, trust: Trust, clock: Callable[[], int]) -> Wa
     return Ways(context, prove)
 
 
-def _keys(paths: Layout, name: str) -> Identity:
+def _keys(paths: Layout, role: Role, name: str) -> Identity:
     """Those of an attempt that was cut short, or new ones."""
-    path = paths.entity_key(name)
+    path, holder = homes.key_file(paths, role, name), _HOLDERS.get(role)
+    if holder is not None:
+        if not path.exists():
+            holder.generate(name).save(path)
+        return holder.load(path).identity
     if not path.exists():
         Identity.generate(name).save(path)
     return Identity.load(path, name)
@@ -137,7 +146,7 @@ def _check(answer: JoinAnswer, code: InvitationCode, identity: Identity, now_us:
     if hashlib.sha256(answer.root).digest() != code.root:
         raise FrameRejected("root", "it has another root")
     trust = Trust(answer.root, answer.authorities, code.realm)
-    found = trust.verify(answer.certificate, now_us, RevocationView(), role=Role.ENTITY, name=code.name)
+    found = trust.verify(answer.certificate, now_us, RevocationView(), role=code.role, name=code.name)
     if found.keys != identity.public_keys:
         raise FrameRejected("keys", "it certifies other keys than those that were made here")
     return found

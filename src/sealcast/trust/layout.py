@@ -130,10 +130,6 @@ class Layout:
     def entity_key(self, name: str) -> Path:
         return self.entities / f"{name}.key"
 
-    def entity_certificate(self, name: str) -> Path:
-        """In a home: the entity's certificate, and those that lead to the root."""
-        return self.entities / f"{name}.crt"
-
     def topic(self, name: str, broker: str = FIRST_BROKER) -> TopicPaths:
         """A topic at one of its brokers. The first broker's are in the realm's own directory, as most have no other."""
         above = self.root if broker == FIRST_BROKER else self.broker(broker)

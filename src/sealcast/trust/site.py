@@ -2,6 +2,7 @@
 
     LocalSite      the realm's own directory on this machine
     GatewaySite    a gateway (`gateway_site`)
+    RealmSite      either, and for a broker on a machine of its own, that machine's gateway
 
 What is a client's own (its keys, wallets, cursors, the log of its peer) is never here: it lies in `realm.paths`, the
 client's home, which is the realm's directory where the realm is on this machine. A client believes nothing that it gets
@@ -11,18 +12,20 @@ from a site. It verifies what the realm's authors, brokers and publishers signed
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from sealcast.log import suspended
-from sealcast.log.control_topics import AskingPlane, ControlPlane
+from sealcast.log.control_topics import ControlPlane, ServingPlane
 from sealcast.log.cursor import Saved
-from sealcast.log.forwarded import BrokerTopic
+from sealcast.log.forwarded import BrokerTopic, ForwardedLog
 from sealcast.log.journal import DirectoryJournal, Journal, JournalPart
 from sealcast.log.lane_log import LaneLog, LocalLaneLog
 from sealcast.log.post_log import PostLog
 from sealcast.log.suspended import SuspensionNote
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.keys.identity import Identity
 from sealcast.trust.layout import Layout, RealmMark
-from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.state import BrokerGateway, RealmState
 from sealcast.trust.storage.opening import open_store
 
 if TYPE_CHECKING:
@@ -30,6 +33,14 @@ if TYPE_CHECKING:
 
 
 Told = Callable[[Saved], None]
+
+
+class Member(NamedTuple):
+    """Somebody of the realm whose keys are on this machine."""
+
+    name: str
+    role: Role
+    identity: Callable[[], Identity]
 
 
 class Posts(Protocol):
@@ -43,6 +54,22 @@ class Posts(Protocol):
 
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: object, error: object, trace: object) -> None: ...
+
+
+class Forwarded(Protocol):
+    """A broker's frames in another broker's log, for the one that forwards them."""
+
+    def next_origin(self) -> int:
+        """One past the last that was taken over, by its offset in the origin's log."""
+
+    def take(self, frames: Sequence[tuple[int, bytes]], /) -> int:
+        """Appends (origin's offset, frame) pairs, durably, each once; how many were news."""
+
+    def through(self, taken: int) -> int:
+        """One past the origin's offset of the last of the first `taken` frames; 0 when there is none."""
+
+    def index_of(self, origin: int) -> int:
+        """How many frames came from before that offset of the origin."""
 
 
 class Site(Protocol):
@@ -65,14 +92,21 @@ class Site(Protocol):
     def frames(self, state: RealmState, topic: str, broker: str, number: int) -> LaneLog:
         """The partition of a broker's that a publisher appends to, by its number among those."""
 
-    def journal(self, topic: str, broker: str, part: JournalPart = "") -> Journal:
-        """What a broker delivered, handed on or replayed."""
+    def journal(self, topic: str, broker: str, part: JournalPart = "", patience_s: float | None = None) -> Journal:
+        """What a broker delivered, handed on or replayed. One that cannot be reached is tried for `patience_s`."""
+
+    def forwarded(self, topic: str, broker: str, partition: int) -> Forwarded:
+        """A partition of another broker's block, in this broker's log."""
 
     def posts(self, topic: str, broker: str) -> Posts:
         """What a broker of a tree is told by those below it."""
 
-    def control(self) -> AskingPlane:
-        """Control topics, for one who asks over them."""
+    def control(self) -> ServingPlane:
+        """Control topics, for one who asks or answers over them."""
+
+    def listens(self, node: str, topic: bytes) -> bool:
+        """Has a discovery node listed with where it listens; False where the list is a file on this machine, and
+        whoever says so writes it."""
 
     def mark(self) -> bytes:
         """What the realm says of itself now: `realm.json`, with where its discovery nodes listen."""
@@ -87,8 +121,8 @@ class Site(Protocol):
 class LocalSite:
     """A realm in a directory of this machine."""
 
-    def __init__(self, paths: Layout, mark: RealmMark) -> None:
-        self._paths, self._mark = paths, mark
+    def __init__(self, paths: Layout, mark: RealmMark, state: Callable[[], RealmState]) -> None:
+        self._paths, self._mark, self._state = paths, mark, state
 
     @property
     def shown(self) -> str:
@@ -105,18 +139,26 @@ class LocalSite:
         return open_store(self._mark.registry_address(self._paths))
 
     def frames(self, state: RealmState, topic: str, broker: str, number: int) -> LaneLog:
-        paths = self._paths.topic(topic, broker)
-        place, each = state.broker_number(broker), state.topic(topic).partitions
-        return LocalLaneLog(BrokerTopic(paths.frames_root, each, place, len(state.brokers())), number, paths.ledger)
+        return LocalLaneLog(self._log(state, topic, broker), number, self._paths.topic(topic, broker).ledger)
 
-    def journal(self, topic: str, broker: str, part: JournalPart = "") -> Journal:
+    def journal(self, topic: str, broker: str, part: JournalPart = "", patience_s: float | None = None) -> Journal:
         return DirectoryJournal(self._paths.topic(topic, broker).root / part)
+
+    def forwarded(self, topic: str, broker: str, partition: int) -> ForwardedLog:
+        return self._log(self._state(), topic, broker).forwarded(partition)
+
+    def _log(self, state: RealmState, topic: str, broker: str) -> BrokerTopic:
+        number, each = state.broker_number(broker), state.topic(topic).partitions
+        return BrokerTopic(self._paths.topic(topic, broker).frames_root, each, number, len(state.brokers()))
 
     def posts(self, topic: str, broker: str) -> PostLog:
         return PostLog(self._paths.topic(topic, broker).filter_posts)
 
     def control(self) -> ControlPlane:
         return ControlPlane(self._paths.root)
+
+    def listens(self, node: str, topic: bytes) -> bool:
+        return False
 
     def mark(self) -> bytes:
         return self._paths.mark.read_bytes()
@@ -126,3 +168,82 @@ class LocalSite:
 
     def told(self, state: RealmState, topic: str, broker: str, part: JournalPart = "") -> Told | None:
         return None
+
+
+class RealmSite:
+    """A realm as one of its members reaches it: each broker's things where that broker is."""
+
+    def __init__(self, base: Site, local: LocalSite, around: Elsewhere, name: str | None = None) -> None:
+        """`base` is where the realm is; `local` is this machine, for brokers whose keys are here."""
+        self.base, self._local, self._around, self._name = base, local, around, name
+        #: Brokers' gateways that were dialled, by who asks there.
+        self._dialled: dict[tuple[BrokerGateway, str | None], Site] = {}
+
+    @property
+    def shown(self) -> str:
+        return self.base.shown
+
+    @property
+    def here(self) -> bool:
+        return self.base.here
+
+    def of(self, name: str) -> RealmSite:
+        made = RealmSite(self.base.of(name), self._local, self._around, name)
+        made._dialled = self._dialled
+        return made
+
+    def at(self, broker: str) -> Site:
+        """The machine that a broker is on."""
+        if not self.here and self._around.keys_here(broker):
+            return self._local
+        announced = self._around.state().gateways.get(broker)
+        if announced is None:
+            return self.base
+        asked = announced, self._name
+        if asked not in self._dialled:
+            self._dialled[asked] = self._around.dial(announced, self._name)
+        return self._dialled[asked]
+
+    def is_local(self, broker: str) -> bool:
+        """Whether a broker's files are on this machine."""
+        return self.at(broker) is self._local or (self.here and self.at(broker) is self.base)
+
+    def registry(self) -> Store:
+        return self.base.registry()
+
+    def frames(self, state: RealmState, topic: str, broker: str, number: int) -> LaneLog:
+        return self.at(broker).frames(state, topic, broker, number)
+
+    def journal(self, topic: str, broker: str, part: JournalPart = "", patience_s: float | None = None) -> Journal:
+        return self.at(broker).journal(topic, broker, part, patience_s)
+
+    def forwarded(self, topic: str, broker: str, partition: int) -> Forwarded:
+        return self.at(broker).forwarded(topic, broker, partition)
+
+    def posts(self, topic: str, broker: str) -> Posts:
+        return self.at(broker).posts(topic, broker)
+
+    def control(self) -> ServingPlane:
+        return self.base.control()
+
+    def listens(self, node: str, topic: bytes) -> bool:
+        return self.base.listens(node, topic)
+
+    def mark(self) -> bytes:
+        return self.base.mark()
+
+    def suspended(self, topic: str, broker: str) -> dict[str, SuspensionNote]:
+        return self.at(broker).suspended(topic, broker)
+
+    def told(self, state: RealmState, topic: str, broker: str, part: JournalPart = "") -> Told | None:
+        return self.at(broker).told(state, topic, broker, part)
+
+
+class Elsewhere(NamedTuple):
+    """How brokers on other machines are found and reached."""
+
+    state: Callable[[], RealmState]
+    #: Whether a broker's keys are on this machine: then it runs here.
+    keys_here: Callable[[str], bool]
+    #: A broker's gateway, for whoever asks.
+    dial: Callable[[BrokerGateway, str | None], Site]

@@ -33,7 +33,6 @@ from sealcast.control.journal import ServiceJournal
 from sealcast.control.service import Service
 from sealcast.errors import Misuse, Rejected, Unavailable
 from sealcast.log import files
-from sealcast.log.control_topics import ControlPlane
 from sealcast.primitives.encoding import joined
 from sealcast.trust.certificates.certificate import Certificate, Role
 from sealcast.trust.handles import OpenRealm
@@ -125,10 +124,11 @@ def node_service(realm: OpenRealm, identity: Identity) -> tuple[Service, Discove
     node = DiscoveryNode(AdvertisementStore(store_path(realm.paths, me.name)), realm.id, verify, known=_Decided(realm))
 
     def announce(topic: bytes, now_us: int) -> None:
-        bootstrap.write(realm.paths.mark, [NodeAddress(me.name, topic, me.certificate)])
+        if not realm.site.listens(me.name, topic):
+            bootstrap.write(realm.paths.mark, [NodeAddress(me.name, topic, me.certificate)])
 
     service = Service(
-        ControlPlane(realm.paths.root),
+        realm.site.of(me.name).control(),
         me,
         realm.id,
         verify,
@@ -156,7 +156,7 @@ def nodes(realm: OpenRealm) -> tuple[NodeAddress, ...]:
         service, _ = node_service(realm, Identity.load(realm.paths.discovery_key(name), name))
         service.start(realm.clock())
         service.close()
-    return tuple(_renewed(realm, bootstrap.read(realm.paths.mark) if new else listed))
+    return tuple(_renewed(realm, bootstrap.parse(realm.site.mark(), realm.site.shown) if new else listed))
 
 
 def _renewed(realm: OpenRealm, listed: Iterable[NodeAddress]) -> Iterator[NodeAddress]:

@@ -23,6 +23,7 @@ from sealcast.broker.columns import piece_row
 from sealcast.errors import Corrupt
 from sealcast.log import files, noted
 from sealcast.log.annals import JournalSigner
+from sealcast.log.journal import Journal, JournalPart
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.piece_reader import PieceReader, hop_reader
 from sealcast.primitives.secrets import Secret
@@ -32,6 +33,7 @@ from sealcast.protections.layered.filters.kept import kept_at
 from sealcast.protections.layered.filters.table import NodeTables
 from sealcast.protections.layered.hop import hop
 from sealcast.protections.steps import MAX_OPEN, OpenStep, StepName, Task
+from sealcast.transports.problems import GatewayUnreachable
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.layer_keys import overlay_of
 from sealcast.trust.layout import TopicPaths
@@ -41,6 +43,9 @@ from sealcast.wire import hops
 from sealcast.wire.hops import HopPiece
 
 HOPS: Final = "hops"
+HOPS_JOURNAL: Final[JournalPart] = "hops"
+#: How long a broker above, on another machine, is asked how far it is.
+PATIENCE_S: Final = 1.0
 #: Of pieces above, kept parsed for each ledger: a whole tree may be in one process.
 CACHE_BYTES: Final = 8 << 20
 #: Of all keepers, before events are looked at: filters that never end do not keep them waiting for ever.
@@ -70,6 +75,10 @@ class HopStep(OpenStep):
         self._above: tuple[str | None, ...] = ()
         #: The generation whose overlay it has seen, and all before it.
         self._looked = 0
+        #: Of brokers on other machines: what they hand on, and how far it went when they were last reached.
+        self._elsewhere: dict[str, Journal | None] = {}
+        self._readers: dict[tuple[str, JournalSigner], PieceReader[HopPiece]] = {}
+        self._ends: dict[str, int] = {}
         #: Up to which record others' ledgers have nothing for it, by partition, where that was looked for.
         self._nothing: dict[int, int] = {}
 
@@ -191,11 +200,34 @@ class HopStep(OpenStep):
         """What one of them has."""
         paths, own = self.realm.paths.topic(self.name.topic, upstream), upstream == self.name.broker
         by = journal_signer(self.realm.state(), self.about, upstream, b"" if own else HOPS_PART)
-        return _reader(paths.root if own else paths.hops.root, self.where, by)
+        journal = None if own else self._journal(upstream)
+        if journal is None:
+            return _reader(paths.root if own else paths.hops.root, self.where, by)
+        if (upstream, by) not in self._readers:
+            self._readers[upstream, by] = hop_reader(journal, cache_bytes=CACHE_BYTES, key=by)
+        return self._readers[upstream, by]
+
+    def _journal(self, upstream: str) -> Journal | None:
+        """Of a broker on another machine, what it hands on; None for one on this."""
+        if upstream not in self._elsewhere:
+            site = self.realm.site.of(self.name.broker)
+            local = site.is_local(upstream)
+            made = None if local else site.journal(self.name.topic, upstream, HOPS_JOURNAL, PATIENCE_S)
+            self._elsewhere[upstream] = made
+        return self._elsewhere[upstream]
 
     def available(self) -> tuple[int, ...]:
-        """How many records each of them has."""
-        return tuple(self.reader(upstream).end() for upstream in self.upstreams())
+        """How many records each of them has; as many as it had, of one that cannot be reached."""
+        done = self.committed().partitions
+        known = done + (0,) * (len(self.upstreams()) - len(done))
+        return tuple(map(self._end_of, self.upstreams(), known))
+
+    def _end_of(self, upstream: str, done: int) -> int:
+        try:
+            self._ends[upstream] = self.reader(upstream).end()
+        except GatewayUnreachable:
+            return self._ends.get(upstream, done)
+        return self._ends[upstream]
 
     def awaits(self, at: PinnedOffset, available: tuple[int, ...]) -> bool:
         """Says whether there is something to do. From brokers that stood above this one once, only what is addressed to

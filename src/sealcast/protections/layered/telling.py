@@ -72,7 +72,7 @@ def _posted(
     and why."""
     ways = dict[Site, list[tuple[str, Said]]]()
     for name, post in said:
-        ways.setdefault(realm.site.of(name), []).append((name, post))
+        ways.setdefault(realm.site.of(name).at(broker), []).append((name, post))
     for site, each in ways.items():
         yield from _posted_by(site, topic, broker, each)
 

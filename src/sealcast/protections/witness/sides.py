@@ -55,7 +55,7 @@ class Witness(ABC, Generic[P]):
     def status(self, realm: BrokerRealm, topic: str) -> Iterator[Facts]:
         state = realm.state()
         about = state.topic(topic)
-        for broker in self.brokers(state, topic):
+        for broker in filter(realm.site.is_local, self.brokers(state, topic)):
             with closing(self.reader(realm.paths.topic(topic, broker))) as reader:
                 lag = self.lags(realm, topic, broker, reader)
                 found = {
@@ -73,7 +73,7 @@ class Witness(ABC, Generic[P]):
             yield Facts(found, [head, *facts.failing_rows(found["failing"]), *self.rows(found), behind])
 
     def refusals(self, realm: BrokerRealm, topic: str) -> Iterator[Iterator[dict[str, Any]]]:
-        for broker in self.brokers(realm.state(), topic):
+        for broker in filter(realm.site.is_local, self.brokers(realm.state(), topic)):
             with closing(self.reader(realm.paths.topic(topic, broker))) as reader:
                 yield facts.refusals(reader, topic, broker)
 

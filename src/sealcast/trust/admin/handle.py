@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
+from sealcast.errors import NotFound
+from sealcast.trust import homes
 from sealcast.trust.certificates.authority import Authority
+from sealcast.trust.certificates.roles import Role
 from sealcast.trust.handles import BrokerRealm, EntityRealm, at_hand
 from sealcast.trust.heads import Pin
 from sealcast.trust.keys import administrator
@@ -14,7 +19,11 @@ from sealcast.trust.keys.issuing import Issuer
 from sealcast.trust.layout import FIRST_CENTER
 from sealcast.trust.realm.authors import ADMINISTRATOR
 from sealcast.trust.registry import now_us
+from sealcast.trust.site import Member
 from sealcast.trust.statements import Author
+
+#: Whose keys may be in a home, those who ask most first.
+_ROLES: Final = (Role.ENTITY, Role.BROKER, Role.KEY_CENTER, Role.DISCOVERY, Role.GATEWAY)
 
 
 class Handle(BrokerRealm, EntityRealm):
@@ -24,6 +33,19 @@ class Handle(BrokerRealm, EntityRealm):
         super().__init__(directory, clock=clock)
         if at_hand(self.paths.administrator_key):
             self.registry.hold(Pin.beside(self.paths.administrator_key, ADMINISTRATOR))
+
+    def member(self, name: str | None = None) -> Member:
+        """Whoever it is, of whatever role: the keys that are here say which."""
+        if name is None:
+            for role in _ROLES:
+                with suppress(NotFound):
+                    name = homes.joined(self.paths, role)[0]
+                    break
+        role = next((r for r in _ROLES if name and homes.key_file(self.paths, r, name).exists()), Role.ENTITY)
+        if role is Role.KEY_CENTER and name is not None:
+            path = self.paths.center_key(name)
+            return Member(name, role, lambda: CenterSecrets.load(path).identity)
+        return self._member(role, name)
 
     def author(self, name: str) -> Author | None:
         if name == ADMINISTRATOR:

@@ -15,7 +15,14 @@ from sealcast.trust.realm.changes import Change, EnrolEntity, Grant
 from sealcast.trust.realm.machine import KEY_BYTES, Entity, Fold, RealmState, apply_all
 
 
-def enrol_public(realm: Handle, name: str, keys: PublicKeys, grants: Sequence[Grant] = ()) -> Entity:
+def enrol_public(
+    realm: Handle,
+    name: str,
+    keys: PublicKeys,
+    grants: Sequence[Grant] = (),
+    role: Role = Role.ENTITY,
+    hosts: tuple[str, ...] = (),
+) -> Entity:
     """Enrols an entity with these keys, and gives it these rights, all of it or nothing. Done again with the same keys,
     it does nothing more; Misuse when the name is another's, or was revoked."""
     authority, issuer, now = realm.authority(), realm.issuer(), realm.clock()
@@ -26,8 +33,8 @@ def enrol_public(realm: Handle, name: str, keys: PublicKeys, grants: Sequence[Gr
             if known.revoked or certificates.parse(known.certificate).keys != keys:
                 raise Misuse(f"the name {name!r} is taken, or was revoked", hint="choose another name")
             return []
-        topics = issuer.for_newcomer(state)
-        made = certified(realm, state, authority, {name: keys}, Role.ENTITY)
+        topics = issuer.for_newcomer(state) if role is Role.ENTITY else []
+        made = certified(realm, state, authority, {name: keys}, role, hosts=hosts)
         who = Entity(name, keys.verify_key, keys.kem_public)
         made += [each.for_entity(topic, who, reads=True) for topic, each in topics]
         for change in grants:
@@ -37,9 +44,9 @@ def enrol_public(realm: Handle, name: str, keys: PublicKeys, grants: Sequence[Gr
     return realm.registry.transact(decide).entity(name)
 
 
-def rehearse(state: RealmState, name: str, grants: Sequence[Grant]) -> None:
+def rehearse(state: RealmState, name: str, grants: Sequence[Grant], role: Role = Role.ENTITY) -> None:
     """Misuse unless an entity of this name could be enrolled now, and be given these rights."""
     rehearsal = Fold(state)
-    rehearsal.apply(EnrolEntity(name, bytes(KEY_BYTES), bytes(KEY_BYTES), (Role.ENTITY,), b"rehearsed"))
+    rehearsal.apply(EnrolEntity(name, bytes(KEY_BYTES), bytes(KEY_BYTES), (role,), b"rehearsed"))
     for change in grants:
         rehearsal.apply(change)

@@ -38,6 +38,8 @@ def subscribe_many(
     about = realm.state().topic(topic)
     for _, filter, _ in wanted:
         vetting.vet_filter(about, filter, vetting.filter_epochs(about))
+    # Before the transaction: the broker may be on another machine.
+    first = 0 if broker is None else _records(realm, topic, broker)
 
     def decide(state: RealmState) -> list[Change]:
         made[:] = _with_ids(state, topic, wanted)
@@ -45,7 +47,7 @@ def subscribe_many(
         tokens = {name: issuer.credential(state, topic, name, now) for name in subscribers}
         keys, stored = _stored(state, topic, made)
         adds = [AddSubscription(s.id, topic, s.subscriber, s.filter, tokens[s.subscriber]) for s in stored]
-        homes = () if broker is None else _homes(realm, state, topic, subscribers, broker)
+        homes = () if broker is None else _homes(state, topic, subscribers, broker, first)
         return [*keys, *homes, *adds, *issuer.missing_pair_keys(state, topic, subscribers, now)]
 
     realm.registry.transact(decide)
@@ -63,9 +65,15 @@ def _stored(
     return keys, [replace(each, filter=sealer.seal(each)) for each in made]
 
 
-def _homes(realm: Handle, state: RealmState, topic: str, subscribers: Iterable[str], broker: str) -> Iterator[Change]:
-    with LedgerReader(realm.paths.topic(topic, broker).ledger) as ledger:
-        first = ledger.end()
+def _records(realm: Handle, topic: str, broker: str) -> int:
+    """How many records a broker's ledger has: somebody new there begins after them."""
+    state = realm.state()
+    state.broker_number(broker)
+    with LedgerReader(realm.asking(state).journal(topic, broker)) as ledger:
+        return ledger.end()
+
+
+def _homes(state: RealmState, topic: str, subscribers: Iterable[str], broker: str, first: int) -> Iterator[Change]:
     for name in subscribers:
         if state.slot_of(topic, name) is None:
             yield AttachSubscriber(topic, name, broker, first)

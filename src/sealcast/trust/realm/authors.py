@@ -72,6 +72,7 @@ MAY_STATE: Final[Mapping[type[Change], tuple[Voice, ...]]] = {
     changes.PlaceSubscriber: (*_OWN_AFFAIR, Voice.CENTER),
     changes.AnnounceLayerKey: _OWN_AFFAIR,
     changes.AnnouncePeer: _OWN_AFFAIR,
+    changes.AnnounceGateway: _OWN_AFFAIR,
 }
 
 
@@ -119,7 +120,7 @@ def _subject(draft: Draft, change: Any) -> str:
             return draft.ended.read[change.id]
         case changes.AnnounceLayerKey() | changes.AnnouncePeer():
             return change.entity
-        case changes.BeginIncarnation() | changes.AnnounceReceivingKey():
+        case changes.BeginIncarnation() | changes.AnnounceReceivingKey() | changes.AnnounceGateway():
             return change.broker
     subscriber: str = change.subscriber
     return subscriber

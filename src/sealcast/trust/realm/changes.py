@@ -391,6 +391,20 @@ class AnnouncePeer:
     serves: bool = False
 
 
+# --- brokers elsewhere --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceGateway:
+    """A broker's logs, ledgers and pieces are on a machine of their own, behind this gateway, from now on."""
+
+    kind: ClassVar = "announce-gateway"
+    broker: str
+    gateway: str
+    host: str
+    port: int
+
+
 Change = (
     FoundRealm
     | AppointAdministrator
@@ -419,6 +433,7 @@ Change = (
     | PlaceSubscriber
     | AnnounceLayerKey
     | AnnouncePeer
+    | AnnounceGateway
 )
 
 _KINDS: Final[Mapping[str, type[Change]]] = {str(change.kind): change for change in get_args(Change)}

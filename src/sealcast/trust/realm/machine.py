@@ -68,6 +68,7 @@ RULES: Final[Mapping[type[Change], Callable[[Draft, Any], None]]] = {
     changes.PlaceSubscriber: overlays.place_subscriber,
     changes.AnnounceLayerKey: overlays.announce_layer_key,
     changes.AnnouncePeer: entities.announce_peer,
+    changes.AnnounceGateway: entities.announce_gateway,
 }
 
 

@@ -62,6 +62,15 @@ class AnnouncedPeer(NamedTuple):
     serves: bool = False
 
 
+class BrokerGateway(NamedTuple):
+    """Where a broker's logs, ledgers and pieces are reached, when they are on a machine of their own."""
+
+    #: Who has to answer there.
+    gateway: str
+    host: str
+    port: int
+
+
 @dataclass(frozen=True, slots=True)
 class RealmState:
     """The realm after `version` changes."""
@@ -81,6 +90,8 @@ class RealmState:
     revocation_lists: Mapping[int, bytes] = field(default_factory=dict)
     #: Where peers are reached, as each announced it last.
     peers: Mapping[str, AnnouncedPeer] = field(default_factory=dict)
+    #: The brokers that are on machines of their own; all others are where the realm is.
+    gateways: Mapping[str, BrokerGateway] = field(default_factory=dict)
 
     # --- look-ups that say what is wrong ----------------------------------------------------------
 

@@ -164,7 +164,9 @@ class _WithPending(Rows):
         stored = self._rows.between(known, last)
         if len(stored) >= AT_ONCE or not self.pending:
             return stored
-        return [*stored, *(row for row in self.pending if known < row.version <= last)][:AT_ONCE]
+        # Another process of the same home may have written some of the pending ones meanwhile.
+        reached = stored[-1].version if stored else known
+        return [*stored, *(row for row in self.pending if reached < row.version <= last)][:AT_ONCE]
 
     def signed_from(self, version: int) -> int | None:
         found = self._rows.signed_from(version)

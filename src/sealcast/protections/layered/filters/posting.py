@@ -19,6 +19,7 @@ from sealcast.protections.layered.filters import posts as posting
 from sealcast.protections.layered.filters.posts import Numbered
 from sealcast.protections.layered.filters.records import Upwards
 from sealcast.protections.layered.filters.table import TableLog
+from sealcast.transports.problems import GatewayUnreachable
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.identity import Identity
 
@@ -42,7 +43,7 @@ class Pusher(Unpicklable):
         return len(self._waiting)
 
     def push(self) -> int:
-        """How many filters went up. Less than all when the parent does not keep up."""
+        """How many filters went up. Less than all when the parent does not keep up, or cannot be reached."""
         self._look()
         if not self._waiting:
             return 0
@@ -54,7 +55,7 @@ class Pusher(Unpicklable):
                 told += sum(len(each.filters) for each in up)
                 self._waiting.popleft()
                 done = index + 1
-        except Busy:
+        except (Busy, GatewayUnreachable):
             return told
         finally:
             self._mark(done if self._waiting else self._looked)

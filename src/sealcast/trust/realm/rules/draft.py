@@ -91,6 +91,7 @@ class Draft:
         self.entries = DraftTable(state.revoked.entries)
         self.lists = DraftTable(state.revocation_lists)
         self.peers = DraftTable(state.peers)
+        self.gateways = DraftTable(state.gateways)
         #: Topics written to since the last `state()`.
         self.open: dict[str, TopicTables] = {}
 
@@ -111,6 +112,7 @@ class Draft:
             replace(self.last_list, entries=self.entries.share()),
             self.lists.share(),
             self.peers.share(),
+            self.gateways.share(),
         )
 
     @property

@@ -11,6 +11,7 @@ from sealcast.trust.certificates.revocation import RevocationView
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.realm.changes import (
     AddAuthority,
+    AnnounceGateway,
     AnnouncePeer,
     AppointAdministrator,
     EnrolEntity,
@@ -21,10 +22,11 @@ from sealcast.trust.realm.changes import (
 )
 from sealcast.trust.realm.rules.draft import Draft
 from sealcast.trust.realm.rules.names import check_name
-from sealcast.trust.realm.state import AnnouncedPeer, Entity
+from sealcast.trust.realm.state import AnnouncedPeer, BrokerGateway, Entity
 
 KEY_BYTES: Final = 32
 MAX_PEER_ANNOUNCEMENT_BYTES: Final = 704
+MAX_HOST_CHARACTERS: Final = 253
 
 
 def believe(draft: Draft, change: FoundRealm | AddAuthority) -> None:
@@ -136,3 +138,26 @@ def announce_peer(draft: Draft, change: AnnouncePeer) -> None:
             f"{who.name!r} has announced an address since: {change.sequence} does not follow {before.sequence}"
         )
     draft.peers.write()[who.name] = AnnouncedPeer(change.announcement, change.sequence, change.serves)
+
+
+def announce_gateway(draft: Draft, change: AnnounceGateway) -> None:
+    """A broker that has served a topic has left things where it was. So it says that it is elsewhere before; what it
+    says later is another way to the same machine."""
+    broker = draft.holder(change.broker, Role.BROKER).name
+    gateway = draft.holder(change.gateway, Role.GATEWAY).name
+    if not 0 < len(change.host) <= MAX_HOST_CHARACTERS or not change.host.isascii() or not change.host.isprintable():
+        raise Misuse("a gateway's host is a name or an address in ASCII")
+    if not 0 < change.port < 65_536:
+        raise Misuse(f"{change.port} is no port")
+    if broker not in draft.gateways.read and any(_has_part(draft, topic, broker) for topic in draft.topics.read):
+        raise Misuse(
+            f"broker {broker!r} has served a topic where the realm is, and left its logs there",
+            hint="invite a new broker to the other machine, and let that one serve the topic",
+        )
+    draft.gateways.write()[broker] = BrokerGateway(gateway, change.host, change.port)
+
+
+def _has_part(draft: Draft, topic: str, broker: str) -> bool:
+    """Whether a broker ever was handed the topic's keys, or stands in its overlay."""
+    tables = draft.tables(topic)
+    return any(holder == broker for _, holder in tables.topic_keys.read) or broker in tables.nodes.read
