@@ -78,7 +78,7 @@ def test_what_is_no_predicate_over_entities_is_refused_by_the_publisher(realm: R
 
 def test_and_by_the_broker(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
     seal = FrameSealer.seal_messages
-    monkeypatch.setattr(FrameSealer, "seal_messages", lambda self, m, now, readers="": seal(self, m, now, "price > 1"))
+    monkeypatch.setattr(FrameSealer, "seal_messages", lambda self, m, now, *_: seal(self, m, now, "price > 1"))
     with Publisher(realm, "quotes", as_="nyse") as publisher:
         publisher.publish([Event({"price": 20}, b"x")])
     counts = pump(realm, "quotes")

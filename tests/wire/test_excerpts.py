@@ -12,11 +12,10 @@ import pytest
 from sealcast import Publisher, Realm
 from sealcast.errors import CannotOpen, Misuse
 from sealcast.groupkeys.catalog import ALGORITHMS
-from sealcast.log.mailbox import Delivery
 from sealcast.model import Event, Schema
 from sealcast.primitives import merkle
 from sealcast.protections.port import DEFAULT_KEY_MEMORY, Reader, client_side
-from sealcast.protections.stays import Found
+from sealcast.protections.stays import FoundPart
 from sealcast.wire import excerpts, hops, sealed
 from sealcast.wire.hops import HopPiece
 from tests.clients.layered_pump import pump as layered_pump
@@ -48,21 +47,22 @@ def test_excerpts_open_as_pieces_do(tmp_path: Path, protection: str, algorithm: 
         side = client_side(realm.state().topic("quotes").protection)
         reader = Reader(realm, "quotes", name, None, None, DEFAULT_KEY_MEMORY)
         whole, apart = side.inbox(reader), side.inbox(reader)
-        waiting = list(whole.mail.deliveries())
-        while waiting:
-            found = waiting[: random.randint(1, 7)]
-            found = [each for each in found if each.delivery.piece is found[0].delivery.piece]
-            del waiting[: len(found)]
-            piece, recipient = found[0].delivery.piece, whole.mail.mailbox(found[0].broker).recipient
-            data = recipient.excerpt(piece, [f.delivery.event for f in found], [f.delivery.handle for f in found])
-            cut = hops.parse(data) if isinstance(piece, HopPiece) else sealed.parse(data)
-            events, handles = recipient.rows(cut)
-            assert len(events) == len(found) == len(cut)
-            for each, event, handle in zip(found, events, handles, strict=True):
-                again = dataclasses.replace(each.delivery, piece=cut, event=event, handle=handle)
-                assert isinstance(again, Delivery)
-                assert apart.open(Found(each.number, each.stay, again)) == whole.open(each)
-                checked += 1
+        for part in list(whole.mail.parts()):
+            start = 0
+            while start < len(part.part):
+                found = part.cut(start, min(start + random.randint(1, 7), len(part.part)))
+                start += len(found.part)
+                piece, recipient = found.part.piece, whole.mail.mailbox(found.broker).recipient
+                data = recipient.excerpt(piece, found.part.events, found.part.handles)
+                cut = hops.parse(data) if isinstance(piece, HopPiece) else sealed.parse(data)
+                events, handles = recipient.rows(cut)
+                assert len(events) == len(found.part) == len(cut)
+                again = dataclasses.replace(found.part, piece=cut, events=events, handles=handles)
+                expected = whole.open(found)
+                assert not expected.refused
+                opened = apart.open(dataclasses.replace(found, part=again))
+                assert list(opened.opened.events()) == list(expected.opened.events()) and not opened.refused
+                checked += len(found.part)
         whole.close()
         apart.close()
     assert checked > 300
@@ -79,17 +79,18 @@ def test_an_excerpt_has_nothing_for_others(tmp_path: Path) -> None:
     pump(realm, "quotes")
     side = client_side(realm.state().topic("quotes").protection)
     inbox = side.inbox(Reader(realm, "quotes", "ann", None, None, DEFAULT_KEY_MEMORY))
-    found = list(inbox.mail.deliveries())[:3]
-    piece = found[0].delivery.piece
+    found = next(inbox.mail.parts()).cut(0, 3)
+    piece = found.part.piece
     slots = realm.state().slots_of("quotes")
-    cut = excerpts.of_sealed(piece, slots["ann"], [f.delivery.event for f in found], [f.delivery.handle for f in found])
+    cut = excerpts.of_sealed(piece, slots["ann"], found.part.events, found.part.handles)
     assert cut.slots.tolist() == [slots["ann"]] and len(cut.frames) == 1
     assert set(cut.handout_slot.tolist()) <= {slots["ann"]} and set(cut.table_slot.tolist()) <= {slots["ann"]}
     assert len(sealed.encode(cut)) < len(sealed.encode(piece)) / 2
     # Bob, with Ann's excerpt, opens nothing of what is Ann's alone.
     other = side.inbox(Reader(realm, "quotes", "bob", None, None, DEFAULT_KEY_MEMORY))
-    with pytest.raises(CannotOpen):
-        other.open(Found(0, found[0].stay, dataclasses.replace(found[0].delivery, piece=cut, event=0, handle=0)))
+    hers = dataclasses.replace(found.part.cut(0, 1), piece=cut, events=[0], handles=[0])
+    refused = other.open(FoundPart(0, found.stay, hers))
+    assert isinstance(refused.refused[0], CannotOpen) and not len(refused.opened)
     with pytest.raises(Misuse):
         excerpts.of_sealed(piece, slots["ann"], [], [])
 

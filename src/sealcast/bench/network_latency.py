@@ -36,7 +36,7 @@ _SPACE: Final = 256 << 20
 _SCHEMA: Final = Schema.from_json({"attributes": [{"name": "way", "type": "int", "min": 0, "max": 1}]})
 
 
-class Way:
+class Reached:
     """A publisher and a subscriber that reach the realm in the same way."""
 
     def __init__(self, publisher: Publisher, subscriber: Subscriber, number: int) -> None:
@@ -66,7 +66,7 @@ def rows(events: int = EVENTS, warm: int = WARM) -> Iterator[BenchRow]:
         spark = session("local[2]", short_lived=True, clients=False)
         held.enter_context(run.start(realm, [TOPIC], spark=spark))
         ways = [
-            Way(
+            Reached(
                 held.enter_context(Publisher(site, TOPIC, PUBLISHER)),
                 held.enter_context(Subscriber(site, TOPIC, reader)),
                 number,

@@ -100,7 +100,7 @@ class ToldFrames(Body):
     signature: Annotated[bytes, binary(SIGNATURE_BYTES, SIGNATURE_BYTES)]
 
 
-class Statement(NamedTuple):
+class StandingStatement(NamedTuple):
     """What a broker signs: where, when, and of which frames."""
 
     realm: bytes
@@ -134,7 +134,7 @@ class FrameStandings(Unpicklable):
         told = self._told(asked, LedgerReader(
             self._realm.paths.topic(asked.topic, name).ledger, self._broker.journal_key(topic.id)
         ))  # fmt: skip
-        said = Statement(self._realm.id, topic.id, name, asked, now_us, told)
+        said = StandingStatement(self._realm.id, topic.id, name, asked, now_us, told)
         signature = self._broker.identity.signer.sign(said.to_sign())
         return Answer(ToldFrames.KIND, ToldFrames(now_us, told, signature).to_bytes())
 
@@ -205,7 +205,7 @@ def ask_standing(
     told = tuple(FrameStanding(*each) for each in found.told)
     if len(told) != len(asked.frames) or reply.sender.name != place[2]:
         raise Unavailable(f"{reply.sender.name!r} answers for other frames than were asked for")
-    said = Statement(*place, asked, found.time_us, told)
+    said = StandingStatement(*place, asked, found.time_us, told)
     if not key.verify(said.to_sign(), found.signature):
         raise Corrupt(f"broker {place[2]!r} does not sign for what it says of frames")
     return StatedFrames(told, said.to_sign() + found.signature)

@@ -23,7 +23,7 @@ from sealcast.log.pieces import checked_name, verified
 from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
 from sealcast.wire import hops, peer_pieces, sealed
-from sealcast.wire.handed import Ints, Places
+from sealcast.wire.handed import Ints, PlaceColumns
 from sealcast.wire.hops import HopPiece
 from sealcast.wire.peer_pieces import PeerPiece
 from sealcast.wire.sealed import SealedPiece
@@ -66,7 +66,7 @@ class Piece(Protocol):
         """Where the sealed bytes of each event begin, and the end."""
 
     def position(self, event: int) -> Position: ...
-    def places(self, events: Ints) -> Places: ...
+    def places(self, events: Ints) -> PlaceColumns: ...
     def frame(self, event: int) -> SourceFrame: ...
 
 

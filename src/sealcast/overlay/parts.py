@@ -13,7 +13,7 @@ from sealcast.log.closing import Closing
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.pieces import checked_name, verified
 from sealcast.trust.realm.state import RealmState
-from sealcast.trust.site import Forwarded, Site
+from sealcast.trust.site import Site, TakenFrames
 from sealcast.wire import sealed
 
 #: A frame that was refused as a whole has no row (`broker.admit`).
@@ -31,7 +31,7 @@ class BrokerPart(Closing):
         self.own = range(first * each, (first + 1) * each)
         self._site, self._journal = site, site.journal(topic, broker)
         self.ledger = LedgerReader(self._journal)
-        self._forwarded: dict[int, Forwarded] = {}
+        self._forwarded: dict[int, TakenFrames] = {}
 
     # --- how far it is ------------------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ class BrokerPart(Closing):
         """Records of a partition of its log that lie before an offset of the partition's origin."""
         return origin if partition in self.own else self._from_others(partition).index_of(origin)
 
-    def _from_others(self, partition: int) -> Forwarded:
+    def _from_others(self, partition: int) -> TakenFrames:
         if partition not in self._forwarded:
             self._forwarded[partition] = self._site.forwarded(self._topic, self.broker, partition)
         return self._forwarded[partition]

@@ -29,7 +29,7 @@ from sealcast.overlay.parts import BrokerPart
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.realm.state import RealmState
-from sealcast.trust.site import Forwarded
+from sealcast.trust.site import TakenFrames
 
 #: Frames that are made durable at the destination by one sync.
 BYTES_PER_TAKE: Final = 8 << 20
@@ -73,7 +73,7 @@ class Forwarder(Closing):
         self._realm, self._origin, self._topics = realm, origin, tuple(topics)
         self._parts: dict[str, BrokerPart] = {}
         self._logs: dict[str, BrokerTopic] = {}
-        self._destinations: dict[tuple[Link, int], Forwarded] = {}
+        self._destinations: dict[tuple[Link, int], TakenFrames] = {}
         #: Where each link is, by partition of the origin: only so that nothing is looked at twice.
         self._reached: dict[tuple[Link, int], int] = {}
         self._links: dict[Link, int] = {}
@@ -118,7 +118,7 @@ class Forwarder(Closing):
             self._logs[topic] = self._realm.frames(topic, self._origin)
         return self._logs[topic]
 
-    def _destination(self, link: Link, partition: int) -> Forwarded:
+    def _destination(self, link: Link, partition: int) -> TakenFrames:
         if (link, partition) not in self._destinations:
             site = self._realm.site.of(self._origin)
             self._destinations[link, partition] = site.forwarded(link.topic, link.destination, partition)
@@ -155,7 +155,7 @@ def _begins(realm: OpenRealm, link: Link, part: BrokerPart, version: int) -> dic
     }
 
 
-def _send(part: BrokerPart, log: BrokerTopic, destination: Forwarded, partition: int, first: int, end: int) -> int:
+def _send(part: BrokerPart, log: BrokerTopic, destination: TakenFrames, partition: int, first: int, end: int) -> int:
     frames = _frames(log.partition(partition), takewhile(lambda offset: offset < end, part.admitted(partition, first)))
     batches = bounded(frames, lambda frame: len(frame[1]), BYTES_PER_TAKE, FRAMES_PER_TAKE)
     return sum(map(destination.take, batches))

@@ -21,10 +21,10 @@ from sealcast.log.mailbox import Part
 from sealcast.log.piece_reader import P
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.model.moments import moment
-from sealcast.protections.verify import Verified, opened_event
+from sealcast.protections.verify import VerifiedRecord, opened_event
 from sealcast.wire import traceparent
 from sealcast.wire.frame import Header
-from sealcast.wire.handed import Places, columns_of, handed_column
+from sealcast.wire.handed import PlaceColumns, columns_of, handed_column
 from sealcast.wire.records import RecordCodec
 
 #: Fewer rows than this are opened one by one: columns cost a few hundred microseconds to set up, whatever their length.
@@ -32,7 +32,7 @@ FEW: Final = 12
 
 Ints = NDArray[np.int64]
 #: Opens one row alone; CannotOpen says why not.
-One = Callable[[int], Verified]
+One = Callable[[int], VerifiedRecord]
 Headers = Mapping[int, Header]
 
 
@@ -61,7 +61,7 @@ class OpenedBatch:
     def __init__(
         self,
         codec: RecordCodec,
-        places: Places,
+        places: PlaceColumns,
         headers: Headers,
         header_of: Ints,
         records: Sequence[bytes],
@@ -231,7 +231,7 @@ def settle(
 def refused_part(codec: RecordCodec, part: Part[P], error: CannotOpen) -> OpenedPart:
     """None of them opened, all for one reason."""
 
-    def one(row: int) -> Verified:
+    def one(row: int) -> VerifiedRecord:
         raise error
 
     return settle(codec, part, {}, [None] * len(part), one)

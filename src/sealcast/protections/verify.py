@@ -43,7 +43,7 @@ class _Span(NamedTuple):
     end: int
 
 
-class Verified(NamedTuple):
+class VerifiedRecord(NamedTuple):
     """One event as it was signed: the header of its frame, and its record."""
 
     header: Header
@@ -126,10 +126,10 @@ class SignedHeaders:
         return header
 
 
-def checked_record(header: Header, position: Position, codec: RecordCodec, record: bytes) -> Verified:
+def checked_record(header: Header, position: Position, codec: RecordCodec, record: bytes) -> VerifiedRecord:
     """CannotOpen if it is of another schema."""
     opened_event(header, position, codec, record)
-    return Verified(header, record)
+    return VerifiedRecord(header, record)
 
 
 def opened_event(

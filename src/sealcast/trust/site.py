@@ -56,7 +56,7 @@ class Posts(Protocol):
     def __exit__(self, kind: object, error: object, trace: object) -> None: ...
 
 
-class Forwarded(Protocol):
+class TakenFrames(Protocol):
     """A broker's frames in another broker's log, for the one that forwards them."""
 
     def next_origin(self) -> int:
@@ -95,7 +95,7 @@ class Site(Protocol):
     def journal(self, topic: str, broker: str, part: JournalPart = "", patience_s: float | None = None) -> Journal:
         """What a broker delivered, handed on or replayed. One that cannot be reached is tried for `patience_s`."""
 
-    def forwarded(self, topic: str, broker: str, partition: int) -> Forwarded:
+    def forwarded(self, topic: str, broker: str, partition: int) -> TakenFrames:
         """A partition of another broker's block, in this broker's log."""
 
     def posts(self, topic: str, broker: str) -> Posts:
@@ -217,7 +217,7 @@ class RealmSite:
     def journal(self, topic: str, broker: str, part: JournalPart = "", patience_s: float | None = None) -> Journal:
         return self.at(broker).journal(topic, broker, part, patience_s)
 
-    def forwarded(self, topic: str, broker: str, partition: int) -> Forwarded:
+    def forwarded(self, topic: str, broker: str, partition: int) -> TakenFrames:
         return self.at(broker).forwarded(topic, broker, partition)
 
     def posts(self, topic: str, broker: str) -> Posts:

@@ -39,15 +39,15 @@ _TYPES: Final = {
 INT64_DIGITS: Final = 19
 
 
-class Places(NamedTuple):
+class PlaceColumns(NamedTuple):
     """Where events stand: `Position` in columns."""
 
     partition: Ints
     offset: Ints
     row: Ints
 
-    def take(self, rows: Ints) -> Places:
-        return Places(self.partition[rows], self.offset[rows], self.row[rows])
+    def take(self, rows: Ints) -> PlaceColumns:
+        return PlaceColumns(self.partition[rows], self.offset[rows], self.row[rows])
 
     def texts(self) -> pa.Array:
         """As `Position` is written."""

@@ -30,7 +30,7 @@ from sealcast.primitives.merkle import HASH_BYTES
 from sealcast.wire import cbor, limits, typed
 from sealcast.wire.cbor import require
 from sealcast.wire.frame import TOPIC_BYTES
-from sealcast.wire.handed import Ints, Places
+from sealcast.wire.handed import Ints, PlaceColumns
 from sealcast.wire.headers import is_name
 from sealcast.wire.notifications import EVENT_BYTES, MESSAGES_PER_EVENT
 from sealcast.wire.typed import UINT32, UINT64, Array, array_at, own_at, raw_at, whole_at
@@ -131,7 +131,7 @@ class HopPiece:
         at = self.frame(event)
         return Position(at.partition, at.offset, self._row[event])
 
-    def places(self, events: Ints) -> Places:
+    def places(self, events: Ints) -> PlaceColumns:
         """`position` of many."""
         return places_in(self.frames, self.frame_index[events], self.row[events])
 
@@ -144,10 +144,10 @@ class HopPiece:
     _path_start = _plain("path_start")
 
 
-def places_in(frames: Sequence[FrameRef], frame_index: Array, row: Array) -> Places:
+def places_in(frames: Sequence[FrameRef], frame_index: Array, row: Array) -> PlaceColumns:
     """Where events stand, each in one of the frames."""
     at = np.array([(frame.partition, frame.offset) for frame in frames], np.int64).reshape(-1, 2)[frame_index]
-    return Places(at[:, 0], at[:, 1], row.astype(np.int64))
+    return PlaceColumns(at[:, 0], at[:, 1], row.astype(np.int64))
 
 
 # --- whether it agrees with itself --------------------------------------------------------------

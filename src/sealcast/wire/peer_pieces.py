@@ -27,7 +27,7 @@ from sealcast.wire import limits, typed
 from sealcast.wire.carried import CarriedEvent
 from sealcast.wire.cbor import require
 from sealcast.wire.frame import TOPIC_BYTES
-from sealcast.wire.handed import Ints, Places
+from sealcast.wire.handed import Ints, PlaceColumns
 from sealcast.wire.hops import MAX_PATH, FrameRef, below, frame_ref, name_in, placed_rejection, places_in, spans
 from sealcast.wire.typed import UINT32, UINT64, Array, array_at, own_at, raw_at, whole_at
 
@@ -80,7 +80,7 @@ class PeerPiece:
         at = self.frame(event)
         return Position(at.partition, at.offset, int(self.row[event]))
 
-    def places(self, events: Ints) -> Places:
+    def places(self, events: Ints) -> PlaceColumns:
         """`position` of many."""
         return places_in(self.frames, self.frame_index[events], self.row[events])
 

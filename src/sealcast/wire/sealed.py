@@ -37,7 +37,7 @@ from sealcast.model.stages import FrameProof
 from sealcast.primitives.aead import COMMITMENT_BYTES, MAX_OFFSET, MAX_PARTITION, WRAPPED_BYTES, each_nonce
 from sealcast.wire import cbor, limits, typed
 from sealcast.wire.consistency import check
-from sealcast.wire.handed import Places
+from sealcast.wire.handed import PlaceColumns
 from sealcast.wire.mailboxes import FIELDS, Mailboxes
 from sealcast.wire.typed import UINT8, UINT32, UINT64, Array, array_at, listed, own_at, raw, raw_at, whole, whole_at
 
@@ -186,11 +186,11 @@ class SealedPiece:
         """Where an event stands in its topic: its nonce and its id."""
         return Position(self.partition, self.frame(event).offset, int(self.row[event]))
 
-    def places(self, events: Ints) -> Places:
+    def places(self, events: Ints) -> PlaceColumns:
         """`position` of many."""
         offsets = np.array([proof.offset for proof in self.frames], np.int64)
         frames, rows = self.frame_index[events], self.row[events].astype(np.int64)
-        return Places(np.full(len(events), self.partition, np.int64), offsets[frames], rows)
+        return PlaceColumns(np.full(len(events), self.partition, np.int64), offsets[frames], rows)
 
     def body(self, event: int) -> bytes:
         """An event's sealed message."""

@@ -9,7 +9,8 @@ from sealcast.primitives.pairing import Pairing
 from sealcast.protections.attribute.open import AttributeOpener, NotOurs
 from sealcast.protections.attribute.scheme.sign import SignatureClaim, forged, sign, verify
 from sealcast.wire.carried import CarriedEvent
-from tests.protections.attribute.ward import TOPIC, Ward
+from sealcast.wire.records import RecordCodec
+from tests.protections.attribute.ward import SCHEMA, TOPIC, Ward
 from tests.protections.attribute.world import ATTRIBUTES, EPOCH, PAIRINGS, World
 
 
@@ -83,11 +84,9 @@ def test_events_opened_together_are_judged_one_by_one(tmp_path_factory: pytest.T
         opener = AttributeOpener.of(ward.realm.state, TOPIC, ring)
         found = opener.open_many(events)
         assert [type(one) for one in found[1:3]] == [NotOurs, CannotOpen]
-        assert [one.payload for one in found if not isinstance(one, CannotOpen)] == [
-            b"monitor 10",
-            b"monitor 30",
-            b"pump 40",
-        ]
+        records = [one.record for one in found if not isinstance(one, CannotOpen)]
+        payloads = [RecordCodec(SCHEMA).decode_one(record)[1] for record in records]
+        assert payloads == [b"monitor 10", b"monitor 30", b"pump 40"]
         assert opener.open_many([]) == []
         with pytest.raises(NotOurs):
             opener.open(events[1])

@@ -27,7 +27,7 @@ from sealcast.protections.opened import OpenedBatch, OpenedPart
 from sealcast.protections.port import AsksOf, ClientSide, Interest, KeysOf, Measured, Opens, Proven, Reader, Wanted
 from sealcast.protections.proving import part_of, proven
 from sealcast.protections.stays import FoundPart, Stays, no_subscription
-from sealcast.protections.verify import Verified
+from sealcast.protections.verify import VerifiedRecord
 from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
@@ -53,7 +53,7 @@ class AttributeInbox(Unpicklable):
         self._looked: RealmState | None = None
         #: Events of one piece that were opened together.
         self._ahead_of: PeerPiece | None = None
-        self._ahead: dict[int, Verified | CannotOpen] = {}
+        self._ahead: dict[int, VerifiedRecord | CannotOpen] = {}
         #: A few keys an epoch, which take no room worth counting.
         self.keys = Measured()
         self.look(realm.state())
@@ -72,7 +72,7 @@ class AttributeInbox(Unpicklable):
         some = found.part.cut(0, min(AHEAD, len(found.part)))
         return self._opener.open_part(some, lambda event: self._opened(some.piece, event))
 
-    def _opened(self, piece: PeerPiece, event: int) -> Verified | CannotOpen:
+    def _opened(self, piece: PeerPiece, event: int) -> VerifiedRecord | CannotOpen:
         """Opens those that follow with it: what is verified together costs less, and who reads one reads on."""
         if self._ahead_of is not piece or event not in self._ahead:
             events = range(event, min(event + AHEAD, len(piece)))

@@ -27,7 +27,7 @@ from sealcast.protections.attribute.publish import inside_record
 from sealcast.protections.attribute.scheme import OpenedContent, Opener, PublicParameters, SubscriptionKey
 from sealcast.protections.attribute.settings import event_space
 from sealcast.protections.opened import OpenedPart, settle
-from sealcast.protections.verify import SignedHeaders, Verified, opened_event, publishers_keys
+from sealcast.protections.verify import SignedHeaders, VerifiedRecord, opened_event, publishers_keys
 from sealcast.trust.realm.state import RealmState
 from sealcast.wire.attribute import AttributeReason, AttributeRejected, SealedAttributeEvent
 from sealcast.wire.carried import CarriedEvent
@@ -77,10 +77,10 @@ class AttributeOpener(Unpicklable):
             raise found
         return opened_event(found.header, event.position, self._codec, found.record)
 
-    def open_part(self, part: Part[PeerPiece], found: Callable[[int], Verified | CannotOpen]) -> OpenedPart:
+    def open_part(self, part: Part[PeerPiece], found: Callable[[int], VerifiedRecord | CannotOpen]) -> OpenedPart:
         """Deliveries of an inbox, each with what `open_many` found."""
 
-        def one(row: int) -> Verified:
+        def one(row: int) -> VerifiedRecord:
             opened = found(part.events[row])
             if isinstance(opened, CannotOpen):
                 raise opened
@@ -88,10 +88,10 @@ class AttributeOpener(Unpicklable):
 
         return settle(self._codec, part, {}, [None] * len(part), one)
 
-    def open_many(self, events: Sequence[CarriedEvent]) -> list[Verified | CannotOpen]:
+    def open_many(self, events: Sequence[CarriedEvent]) -> list[VerifiedRecord | CannotOpen]:
         """Each event opened, or why not. What is signed in the name of credentials is verified for all of them at once,
         which takes a fraction of the pairings."""
-        found = dict[int, Verified | CannotOpen]()
+        found = dict[int, VerifiedRecord | CannotOpen]()
         epochs = dict[int, list[tuple[int, Header]]]()
         for number, event in enumerate(events):
             try:
@@ -125,7 +125,7 @@ class AttributeOpener(Unpicklable):
             return [NotOurs(f"no key of topic {self._about.name!r} (epoch {epoch}) is at hand")] * len(messages)
         return [_why_not(one) if isinstance(one, AttributeRejected) else one for one in opener.open_many(messages)]
 
-    def _settled(self, header: Header, event: CarriedEvent, opened: OpenedContent | CannotOpen) -> Verified:
+    def _settled(self, header: Header, event: CarriedEvent, opened: OpenedContent | CannotOpen) -> VerifiedRecord:
         if isinstance(opened, CannotOpen):
             raise opened
         record = inside_record(opened.payload, self._about.id, header.publisher)  # (3)
@@ -135,7 +135,7 @@ class AttributeOpener(Unpicklable):
             self._space.verify(found.attributes, opened.publisher, f"what {header.publisher} may publish")
         except EventRejected as error:
             raise CannotOpen(f"event {event.position} is not of its topic's schema: {error.message}") from None
-        return Verified(header, record)
+        return VerifiedRecord(header, record)
 
     def _at(self, epoch: int) -> Opener | None:
         return self._opener(epoch, self._stamp(epoch))

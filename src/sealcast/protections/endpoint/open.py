@@ -30,7 +30,7 @@ from sealcast.protections.endpoint.keyring import Keyring
 from sealcast.protections.endpoint.tables import WRAP
 from sealcast.protections.opened import OpenedPart, few, settle
 from sealcast.protections.port import DEFAULT_KEY_MEMORY
-from sealcast.protections.verify import SignedHeaders, Verified, VerifyKeyOf, checked_record, opened_event
+from sealcast.protections.verify import SignedHeaders, VerifiedRecord, VerifyKeyOf, checked_record, opened_event
 from sealcast.trust.keys.frames import associated_data
 from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import TABLE, SealedPiece
@@ -73,7 +73,7 @@ class Opener:
         """Open many deliveries of a piece. `find` brings what a delivery needs, when a key for it is missing."""
         piece, missing = part.piece, dict[int, KeyMissing]()
 
-        def one(row: int) -> Verified:
+        def one(row: int) -> VerifiedRecord:
             event, use = part.events[row], part.handles[row]
             key = int(piece.uses[use])
             if key in missing:
@@ -124,7 +124,7 @@ class Opener:
                 found.append(piece.position(int(events[at])))
         return sorted(found)
 
-    def _verified(self, piece: SealedPiece, event: int, use: int) -> Verified:
+    def _verified(self, piece: SealedPiece, event: int, use: int) -> VerifiedRecord:
         """One delivery, (1) to (4)."""
         position, proof = piece.position(event), piece.frame(event)
         message = self.open_body(piece, event, use)

@@ -41,7 +41,7 @@ from sealcast.protections.enveloped.envelope import (
 from sealcast.protections.opened import OpenedPart, RecordValues, decoded, few, settle
 from sealcast.protections.verify import (
     SignedHeaders,
-    Verified,
+    VerifiedRecord,
     VerifyKeyOf,
     checked_record,
     opened_event,
@@ -88,7 +88,7 @@ class Opener(Unpicklable, ABC):
         """Open many deliveries of a piece. Those that were sealed again are opened one by one."""
         piece, records = part.piece, list[bytes | None]([None] * len(part))
 
-        def one(row: int) -> Verified:
+        def one(row: int) -> VerifiedRecord:
             return self._verified(piece, part.events[row], part.handles[row], unseal)
 
         if few(len(part)):
@@ -119,7 +119,7 @@ class Opener(Unpicklable, ABC):
         header, record = self._checked(position, proof, envelope, before)
         return opened_event(header, position, self._codec, record)
 
-    def _verified(self, piece: SealedPiece, event: int, use: int, unseal: Unseal | None) -> Verified:
+    def _verified(self, piece: SealedPiece, event: int, use: int, unseal: Unseal | None) -> VerifiedRecord:
         """One delivery, (1) to (4)."""
         position = piece.position(event)
         if piece.key_kind[int(piece.uses[use])] == TOPIC:
@@ -137,7 +137,7 @@ class Opener(Unpicklable, ABC):
             envelope = Envelope.parse(body[at:])
         return self._checked(position, piece.frame(event), envelope, body[:at])
 
-    def _checked(self, position: Position, proof: FrameProof, envelope: Envelope, before: bytes) -> Verified:
+    def _checked(self, position: Position, proof: FrameProof, envelope: Envelope, before: bytes) -> VerifiedRecord:
         """What `before` says to brokers is the publisher's word as much as the envelope is."""
         header = self._headers.header(proof.signed)
         cipher = self._cipher(header.epoch, header.publisher, envelope.boot)

@@ -31,7 +31,7 @@ from sealcast.protections.layered.tree import TreeId, TreePlace
 from sealcast.protections.opened import OpenedPart, settle
 from sealcast.protections.verify import (
     SignedHeaders,
-    Verified,
+    VerifiedRecord,
     VerifyKeyOf,
     checked_record,
     opened_event,
@@ -76,7 +76,7 @@ class EventOpener:
     def open_part(self, part: Part[HopPiece]) -> OpenedPart:
         """Open many rows of a piece, each by itself: a key of its own is most of what a row takes."""
 
-        def one(row: int) -> Verified:
+        def one(row: int) -> VerifiedRecord:
             return self._verified(part.piece, part.handles[row])
 
         return settle(self._codec, part, {}, [None] * len(part), one, MESSAGES_PER_EVENT)
@@ -86,7 +86,7 @@ class EventOpener:
         header, record = self._verified(piece, row)
         return opened_event(header, piece.position(piece.event_of(row)), self._codec, record, MESSAGES_PER_EVENT)
 
-    def _verified(self, piece: HopPiece, row: int) -> Verified:
+    def _verified(self, piece: HopPiece, row: int) -> VerifiedRecord:
         event = piece.event_of(row)
         position, joined = piece.position(event), piece.path(event)
         header = self._headers.header(piece.frame(event).signed)
