@@ -74,6 +74,8 @@ HEAVY = (
     "protections/attribute/test_relay.py",
     "protections/searchable/test_truth.py",
     "protections/test_searchable.py",
+    "remote/test_broker_machines.py",
+    "remote/test_two_machines.py",
     "soak/test_every_byte.py",
     "trust/test_administration.py",
     "trust/test_center_crash.py",

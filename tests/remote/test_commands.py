@@ -53,9 +53,11 @@ def test_a_day_of_a_client(world: Served, tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_what_needs_the_realm_itself_says_so(world: Served) -> None:
     home = world.home("ann")
-    for command in (["entity", "enrol", "eve"], ["grant", TOPIC, "ann", "publish"], ["check"], ["run", "--once"]):
+    for command in (["entity", "enrol", "eve"], ["grant", TOPIC, "ann", "publish"], ["check"]):
         refused = sealcast(*command, "--realm", home)
         assert refused.code == 1 and "needs the realm itself" in refused.err, (command, refused.err)
+    refused = sealcast("run", "--once", "--realm", home)
+    assert refused.code == 1 and "no broker has joined the realm" in refused.err, refused.err
 
 
 def test_an_address_that_nobody_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

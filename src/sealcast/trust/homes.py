@@ -97,8 +97,9 @@ def joined(paths: Layout, role: Role = Role.ENTITY) -> list[str]:
     names = sorted({path.stem for directory in directories for path in directory.glob("*.crt")})
     found = [n for n in names if chain_file(paths, role, n).exists() and key_file(paths, role, n).exists()]
     if not found:
+        invite = "sealcast entity invite NAME" + ("" if role is Role.ENTITY else f" --role {role}")
         raise NotFound(
             f"no {role} has joined the realm from {paths.root}",
-            hint="get a code from the administrator (sealcast entity invite NAME), and: sealcast join",
+            hint=f"get a code from the administrator ({invite}), and: sealcast join",
         )
     return found
