@@ -182,6 +182,49 @@ def test_two_processes_on_one_directory(tmp_path: Path, monkeypatch: pytest.Monk
     assert one.refresh() == other.refresh() == authority.lists.view
 
 
+@pytest.mark.parametrize("known", [0, 3], ids=["the whole list", "lists after the known one"])
+@pytest.mark.parametrize("ahead", [0, 2], ids=["as far", "further"])
+def test_two_processes_that_fetch_at_once(tmp_path: Path, known: int, ahead: int) -> None:
+    """One asks; before it has written down what it got, the other has, and maybe what was made since."""
+    source = Counting()
+    for n in range(3):
+        source.revoke(n)
+    one, other = RevocationStore(tmp_path, TRUST), RevocationStore(tmp_path, TRUST)
+    if known:
+        one.update(source)
+    for n in range(3, 6):
+        source.revoke(n)
+
+    class Slow:
+        def revocations(self, since: int) -> list[bytes]:
+            found = source.revocations(since)
+            for n in range(10, 10 + ahead):
+                source.revoke(n)
+            other.refresh()
+            other.update(source)
+            return found
+
+    fetched = one.update(Slow())
+    assert (fetched.before, fetched.after) == (known, 6 + ahead)
+    assert one.view == other.view == source.authority.lists.view
+
+
+def test_a_fork_is_no_list_that_somebody_else_took_in(tmp_path: Path) -> None:
+    ours, forked = Counting(), Counting()
+    ours.revoke(1)
+    forked.revoke(2)
+    one, other = RevocationStore(tmp_path, TRUST), RevocationStore(tmp_path, TRUST)
+
+    class Forking:
+        def revocations(self, since: int) -> list[bytes]:
+            other.accept(ours.authority.lists.since(0) or [])
+            return forked.authority.lists.since(0) or []
+
+    with pytest.raises(RevocationRejected):
+        one.update(Forking())
+    assert one.refresh() == ours.authority.lists.view
+
+
 # --- crashes and damage ---------------------------------------------------------------------------
 
 

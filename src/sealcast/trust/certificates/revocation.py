@@ -189,9 +189,20 @@ class RevocationLog:
         before = self._view.number
         raws = list(source.revocations(before))
         given = [lists.parse(raw) for raw in raws]
-        self.accept(raws)
+        with self._held():
+            new = [each for each in given if not self._overtaken(each, before)]
+            self._keep(new, self._view.follow(new, self.trust))
         size = sum(len(raw) for raw in raws)
         return Fetched(before, self._view.number, len(raws), size, any(each.whole for each in given))
+
+    def _overtaken(self, given: RevocationDelta, before: int) -> bool:
+        """Whether somebody who shares these lists took in the same one, or a newer one, since `before` was the newest.
+        Another one of the same number is a fork, and not overtaken."""
+        if not before < given.number <= self._view.number:
+            return False
+        if given.whole:
+            return given.number < self._view.number
+        return self._deltas.get(given.number, given.raw) == given.raw
 
     def append(self, make: Callable[[RevocationView], RevocationDelta | None]) -> RevocationDelta | None:
         """Add the delta that `make` signs after the newest list, if it makes one; nobody else adds one meanwhile."""
