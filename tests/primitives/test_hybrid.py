@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from sealcast.errors import CannotOpen, Misuse
-from sealcast.primitives import hybrid
+from sealcast.primitives import hpke, hybrid
 from sealcast.primitives.hybrid import HybridKey
 from sealcast.primitives.secrets import Secret
 from tests.primitives.test_hpke import joined, schedule
@@ -56,7 +56,7 @@ def test_opens_what_the_post_quantum_draft_seals(monkeypatch: pytest.MonkeyPatch
         vectors = [v for v in json.load(file) if (v["mode"], v["kem_id"], v["aead_id"]) == (0, 0x647A, 3)]
     kdfs = {1: KDF.HKDF_SHA256, 17: KDF.SHAKE256}
     assert {vector["kdf_id"] for vector in vectors} == set(kdfs)
-    monkeypatch.setattr(hybrid, "joined", lambda parts: parts[0])  # the vectors' info, without ours around it
+    monkeypatch.setattr(hpke, "joined", lambda parts: parts[0])  # the vectors' info, without ours around it
     for vector in vectors:
         suite = Suite(KEM.MLKEM768_X25519, kdfs[vector["kdf_id"]], AEAD.CHACHA20_POLY1305)
         monkeypatch.setattr(hybrid, "_SUITE", suite)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 app = talk.Commands("Enrol, invite, list, renew and revoke entities.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
+Hosts = Annotated[
+    list[str] | None,
+    typer.Option("--host", metavar="HOST", help="Of a gateway: a name or address that it answers at; repeatable."),
+]
 
 
 @app.command(epilog="Example: sealcast entity enrol nyse alice bob")
@@ -26,10 +30,7 @@ def enrol(
     role: Annotated[
         Role, typer.Option(help="Its role: entity; or broker, key-center, discovery or gateway, which run the realm.")
     ] = Role.ENTITY,
-    hosts: Annotated[
-        list[str] | None,
-        typer.Option("--host", metavar="HOST", help="Of a gateway: a name or address that it answers at; repeatable."),
-    ] = None,
+    hosts: Hosts = None,
 ) -> None:
     """Enrol entities: each gets keys to identify itself, to sign and to receive, and a certificate for them.
 
@@ -68,10 +69,7 @@ def invite(
     role: Annotated[
         Role, typer.Option(help="Its role: entity; or broker, key-center, discovery or gateway, elsewhere.")
     ] = Role.ENTITY,
-    hosts: Annotated[
-        list[str] | None,
-        typer.Option("--host", metavar="HOST", help="Of a gateway: a name or address that it answers at; repeatable."),
-    ] = None,
+    hosts: Hosts = None,
     span: Annotated[str, typer.Option("--for", metavar="SPAN", help="How long the code can be used: 2h, 7d.")] = "24h",
 ) -> None:
     """Invite somebody on another machine: print a code that enrols whoever uses it first, once.

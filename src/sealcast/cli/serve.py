@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -82,17 +82,26 @@ def serve(
         else:
             talk.note("serving; Ctrl-C stops in good order")
             rotated |= _serve(running, reception, sealed, stop)
-        services: list[dict[str, object]] = [
-            {"what": str(s.what), "name": s.name, "topic": s.service.topic.hex(), "counts": dict(s.counts)}
-            for s in running.services
-        ]
-        rows = [(str(s.what), s.name, s.counts.get("answered", 0), _others(s.counts)) for s in running.services]
-        if reception is not None and reception.counts:
-            counts = {("answered" if what == "joined" else what): n for what, n in reception.counts.items()}
-            services.append({"what": "reception", "name": "reception", "topic": None, "counts": counts})
-            rows.append(("reception", "", counts.get("answered", 0), _others(counts)))
+        services = _services(running, reception)
     columns = ["service", "name", "answered", "otherwise"]
+    names_shown = ["" if s["name"] == s["what"] else s["name"] for s in services]
+    rows = [
+        (s["what"], name, s["counts"].get("answered", 0), _others(s["counts"]))
+        for s, name in zip(services, names_shown, strict=True)
+    ]
     talk.answer_table({"services": services, "rotated": rotated}, columns, rows, "nothing was served")
+
+
+def _services(running: Running, reception: Reception | None) -> list[dict[str, Any]]:
+    """Who served, and what became of the requests."""
+    found: list[dict[str, Any]] = [
+        {"what": str(s.what), "name": s.name, "topic": s.service.topic.hex(), "counts": dict(s.counts)}
+        for s in running.services
+    ]
+    if reception is not None and reception.counts:
+        counts = {("answered" if what == "joined" else what): n for what, n in reception.counts.items()}
+        found.append({"what": "reception", "name": "reception", "topic": None, "counts": counts})
+    return found
 
 
 class _Stop:

@@ -8,7 +8,7 @@ signed where that matters.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
@@ -54,6 +54,16 @@ def seal(public: bytes, plaintext: bytes, info: bytes, aad: bytes = b"") -> byte
         raise Misuse("nothing can be sealed to this X25519 public key: it is of small order") from None
 
 
+def opened(suite: Suite, key: Any, sealed: bytes, overhead: int, info: bytes, aad: bytes) -> bytes:
+    """What was sealed to a key of a suite whose ciphertexts are so much longer, or CannotOpen."""
+    if len(sealed) < overhead:
+        raise CannotOpen("this is too short to be sealed to a key")
+    try:
+        return suite.decrypt(sealed, key, info=joined((info, aad)))
+    except (InvalidTag, ValueError):
+        raise CannotOpen("this was not sealed to this key for this purpose, or it was altered") from None
+
+
 class KemKey(OwnKey):
     """An entity's own key for receiving."""
 
@@ -61,9 +71,4 @@ class KemKey(OwnKey):
 
     def open(self, sealed: bytes, info: bytes, aad: bytes = b"") -> bytes:
         """What was sealed to this key under the same `info` and `aad`, or CannotOpen."""
-        if len(sealed) < OVERHEAD_BYTES:
-            raise CannotOpen("this is too short to be sealed to a key")
-        try:
-            return _SUITE.decrypt(sealed, self._key, info=joined((info, aad)))
-        except (InvalidTag, ValueError):
-            raise CannotOpen("this was not sealed to this key for this purpose, or it was altered") from None
+        return opened(_SUITE, self._key, sealed, OVERHEAD_BYTES, info, aad)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 from typing import Final, Self
 
-from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import (
@@ -25,7 +24,7 @@ from cryptography.hazmat.primitives.hpke import (
     Suite,
 )
 
-from sealcast.errors import CannotOpen, Misuse
+from sealcast.errors import Misuse
 from sealcast.primitives import hpke
 from sealcast.primitives.encoding import joined
 from sealcast.primitives.secrets import Secret, Unpicklable
@@ -98,9 +97,4 @@ class HybridKey(Unpicklable):
 
     def open(self, sealed: bytes, info: bytes, aad: bytes = b"") -> bytes:
         """What was sealed to this key under the same `info` and `aad`, or CannotOpen."""
-        if len(sealed) < OVERHEAD_BYTES:
-            raise CannotOpen("this is too short to be sealed to a key")
-        try:
-            return _SUITE.decrypt(sealed, self._key, info=joined((info, aad)))
-        except (InvalidTag, ValueError):
-            raise CannotOpen("this was not sealed to this key for this purpose, or it was altered") from None
+        return hpke.opened(_SUITE, self._key, sealed, OVERHEAD_BYTES, info, aad)
