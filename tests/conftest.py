@@ -56,6 +56,7 @@ HEAVY = (
     "groupkeys/test_plans.py",
     "log/test_damage.py",
     "mqtt/",
+    "network/",
     "overlay/peers/test_campaign.py",
     "overlay/peers/test_churn.py",
     "overlay/peers/test_findings.py",
@@ -96,6 +97,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(f"tests/{part}" in item.path.as_posix() for part in HEAVY) or not STARTS.isdisjoint(_fixtures(item)):
             item.add_marker(pytest.mark.heavy)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What did not run for want of rights is said at the end, with its number."""
+    from tests.network.hosts import NOT_HERE
+
+    skipped = [each for each in terminalreporter.stats.get("skipped", []) if NOT_HERE in str(each.longrepr)]
+    if skipped:
+        terminalreporter.write_line(f"NOT RUN: {len(skipped)} tests, because {NOT_HERE}", yellow=True)
 
 
 def _fixtures(item: pytest.Item) -> Sequence[str]:

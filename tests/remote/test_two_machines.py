@@ -3,58 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import SEALCAST
+from tests.network.machine import Machine
 
-PATIENCE_S = 120.0
 SCHEMA = {"attributes": [{"name": "price", "type": "int", "min": 0, "max": 1000}]}
 pytestmark = pytest.mark.timeout(600)
-
-
-class Machine:
-    """A directory, and an environment that knows of no other."""
-
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir()
-        self.directory = directory
-        hidden = ("SEALCAST_REALM", "SEALCAST_HOME", "SEALCAST_UNLOCK_KEY", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
-        self.environment = {name: value for name, value in os.environ.items() if name not in hidden}
-        self.environment["HOME"] = str(directory)
-
-    def step(self, *arguments: object, stdin: str = "", code: int = 0) -> str:
-        done = subprocess.run(
-            [*SEALCAST, *map(str, arguments)], input=stdin, capture_output=True, text=True, check=False,
-            cwd=self.directory, env=self.environment, timeout=300,
-        )  # fmt: skip
-        assert done.returncode == code, (arguments, done.stderr)
-        return done.stdout if code == 0 else done.stderr
-
-    @contextmanager
-    def running(self, *arguments: object, ready: str) -> Iterator[str]:
-        """A command that runs for good, once it has said so; what it has said until then."""
-        log = self.directory / f"{arguments[0]}.log"
-        with log.open("wb") as file:
-            process = subprocess.Popen(
-                [*SEALCAST, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file,
-                cwd=self.directory, env=self.environment,
-            )  # fmt: skip
-            try:
-                until = time.monotonic() + PATIENCE_S
-                while ready not in (said := log.read_text()):
-                    assert process.poll() is None and time.monotonic() < until, said
-                    time.sleep(0.05)
-                yield said
-            finally:
-                process.terminate()
-                process.wait(60)
 
 
 def test_two_machines(tmp_path: Path) -> None:
