@@ -6,15 +6,19 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 
+from sealcast.filters.functions import SIGNATURES
 from sealcast.filters.tree import (
     And,
     Arithmetic,
     ArithmeticOp,
     Between,
+    Call,
     Compare,
     Comparison,
     Condition,
+    Function,
     In,
+    InSplit,
     IsNull,
     Like,
     Literal,
@@ -50,7 +54,7 @@ VALUES = st.one_of(
 
 @st.composite
 def operands(draw: st.DrawFn, depth: int = 2) -> Operand:
-    shape = draw(st.integers(0, 6 if depth else 2))
+    shape = draw(st.integers(0, 7 if depth else 2))
     if shape == 0:
         return Literal(draw(VALUES))
     if shape == 1:
@@ -63,7 +67,22 @@ def operands(draw: st.DrawFn, depth: int = 2) -> Operand:
         return Plus(draw(operands(depth - 1)))
     if shape == 5:
         return Arithmetic(draw(st.sampled_from(ArithmeticOp)), draw(operands(depth - 1)), draw(operands(depth - 1)))
+    if shape == 6:
+        return draw(_calls(depth - 1))
     return Predicate(draw(conditions(depth - 1).filter(lambda c: not isinstance(c, Truth))))
+
+
+@st.composite
+def _calls(draw: st.DrawFn, depth: int) -> Call:
+    function = draw(st.sampled_from(Function))
+    if function is Function.REPLACE:
+        old = draw(TEXTS.filter(bool))
+        return Call(function, (draw(operands(depth)), Literal(old), Literal(draw(TEXTS))))
+    signature = SIGNATURES[function]
+    count = draw(st.integers(signature.least, signature.most or 4))
+    if function is Function.ROUND and count == 2:
+        return Call(function, (draw(operands(depth)), Literal(draw(st.integers(-18, 18)))))
+    return Call(function, tuple(draw(operands(depth)) for _ in range(count)))
 
 
 @st.composite
@@ -79,7 +98,7 @@ def _likes(draw: st.DrawFn, depth: int) -> Like:
 @st.composite
 def conditions(draw: st.DrawFn, depth: int = 3) -> Condition:
     """Every tree in the normal form of the parser: junctions flat, no condition wrapped for nothing."""
-    shape = draw(st.integers(0, 11 if depth else 8))
+    shape = draw(st.integers(0, 12 if depth else 9))
     value, negated = operands(min(depth, 2)), draw(st.booleans())
     if shape == 0:
         return Compare(draw(st.sampled_from(Comparison)), draw(value), draw(value))
@@ -92,7 +111,7 @@ def conditions(draw: st.DrawFn, depth: int = 3) -> Condition:
     if shape == 4:
         return IsNull(draw(value), negated)
     if shape == 5:
-        return Truth(draw(value.filter(lambda o: not isinstance(o, Arithmetic | Predicate))))
+        return Truth(draw(value.filter(lambda o: not isinstance(o, Arithmetic | Call | Predicate))))
     if shape == 6:
         return PathMatch(draw(NAMES), draw(st.sampled_from([("", "a", "+"), ("#",), ("a", "b'c")])))
     if shape == 7:
@@ -100,8 +119,10 @@ def conditions(draw: st.DrawFn, depth: int = 3) -> Condition:
     if shape == 8:
         return XPath(draw(st.sampled_from(["//a[@b='c']", "count(a) > 1"])))
     if shape == 9:
+        return InSplit(draw(value), draw(st.sampled_from([",", "a", "'"])), draw(value))
+    if shape == 10:
         return Not(draw(conditions(depth - 1)))
-    kind: type[And] | type[Or] = And if shape == 10 else Or
+    kind: type[And] | type[Or] = And if shape == 11 else Or
     other = conditions(depth - 1).filter(lambda c: not isinstance(c, kind))
     return kind(tuple(draw(st.lists(other, min_size=2, max_size=3))))
 
@@ -140,7 +161,7 @@ def rows() -> st.SearchStrategy[dict[str, object]]:
 @st.composite
 def _number(draw: st.DrawFn, depth: int, whole: bool) -> str:
     """Whole numbers where SQLite would divide or take remainders as whole numbers."""
-    shape = draw(st.integers(0, 7 if depth else 2))
+    shape = draw(st.integers(0, 9 if depth else 2))
     if shape <= 1:
         return draw(st.sampled_from(["i1", "i2"] if whole else ["i1", "f1", "f2"]))
     if shape == 2:
@@ -150,6 +171,10 @@ def _number(draw: st.DrawFn, depth: int, whole: bool) -> str:
     left = draw(_number(depth - 1, whole))
     if shape == 3:
         return f"-({left})"
+    if shape == 8:
+        return f"ABS({left})"
+    if shape == 9:
+        return f"LENGTH({draw(_text())})" if whole else f"ROUND({left})"
     if shape == 7:
         right = draw(_number(depth - 1, True)) if whole else draw(st.sampled_from(["f1", "f2", "0.5", "0.0"]))
         return f"({left}) {'%' if whole else '/'} ({right})"
@@ -164,12 +189,19 @@ def _quoted(draw: st.DrawFn) -> str:
 
 
 @st.composite
+def _text(draw: st.DrawFn) -> str:
+    name = draw(st.sampled_from(["s1", "s2"]))
+    function = draw(st.sampled_from(["{}", "{}", "TRIM({})", "REPLACE({}, 'a', 'bb')", "REPLACE({}, 'aA', '')"]))
+    return function.format(name)
+
+
+@st.composite
 def selectors(draw: st.DrawFn, depth: int = 3) -> str:
     """A condition in the region where Jakarta Messaging and SQLite agree: like kinds only, no whole division."""
     shape = draw(st.integers(0, 9 if depth else 5))
     maybe_not = draw(st.sampled_from(["", " NOT"]))
     whole = draw(st.booleans())
-    number, text = _number(2, whole), st.sampled_from(["s1", "s2"]) | _quoted()
+    number, text = _number(2, whole), _text() | _quoted()
     operand = draw(st.sampled_from([number, text]))
     if shape == 0:
         return f"{draw(operand)} {draw(st.sampled_from(['=', '<>', '!=', '<', '<=', '>', '>=']))} {draw(operand)}"

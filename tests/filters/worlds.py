@@ -172,7 +172,7 @@ class Maker:
         attribute = pick(schema.attributes)
         name = attribute.name if self.random.random() < 0.98 else "absent"
         subject: Operand = tree.Name(name) if self.random.random() < 0.85 else self._operand(schema, 2)
-        match self.random.randrange(14):
+        match self.random.randrange(16):
             case 0 | 1 | 2 | 3 | 4:
                 left, right = subject, self._literal_for(attribute)
                 if self.random.random() < 0.2:
@@ -190,13 +190,20 @@ class Maker:
             case 11:
                 return tree.Truth(subject if self.random.random() < 0.8 else tree.Literal(pick((True, False, None))))
             case 12:
+                return tree.InSplit(subject, pick(("a", "/", "b")), self._literal_for(attribute))
+            case 13 | 14:
+                left, right = self._call(schema, subject), self._literal_for(attribute)
+                if negated:
+                    return tree.In(left, (right, self._literal_for(attribute)), pick((True, False)))
+                return tree.Compare(pick(list(Comparison)), *(pick(((left, right), (right, left)))))
+            case 15:
                 return tree.PathMatch(name, tuple(pick(_PATHS).split("/")))
             case _:
                 return tree.Regex(name, pick(_REGEXES)) if negated else tree.XPath(pick(_XPATHS))
 
     def _operand(self, schema: Schema, depth: int) -> Operand:
         pick = self.random.choice
-        match self.random.randrange(7) if depth else self.random.randrange(3):
+        match self.random.randrange(8) if depth else self.random.randrange(3):
             case 0:
                 return self._literal_for(pick(schema.attributes))
             case 1 | 2:
@@ -207,9 +214,31 @@ class Maker:
                 return tree.Plus(self._operand(schema, depth - 1))
             case 4:
                 return tree.Predicate(self._leaf(schema))
+            case 5:
+                return self._call(schema, self._operand(schema, depth - 1))
             case _:
                 left, right = self._operand(schema, depth - 1), self._operand(schema, depth - 1)
                 return tree.Arithmetic(pick(list(ArithmeticOp)), left, right)
+
+    def _call(self, schema: Schema, subject: Operand) -> Operand:
+        """Functions whose answer falls on edges often: short beginnings, texts that grow, numbers round zero."""
+        pick = self.random.choice
+        function = pick((*tree.Function, tree.Function.ABS, tree.Function.LEFT))
+        match function:
+            case tree.Function.LEFT | tree.Function.RIGHT:
+                return tree.Call(function, (subject, tree.Literal(pick((0, 1, 1, 2, -1, 8, 1.5)))))
+            case tree.Function.SUBSTRING:
+                bounds = tuple(tree.Literal(pick((0, 1, 2, -1, -9))) for _ in range(pick((1, 2))))
+                return tree.Call(function, (subject, *bounds))
+            case tree.Function.REPLACE:
+                return tree.Call(function, (subject, tree.Literal(pick(("a", "b"))), tree.Literal(pick(("", "ab")))))
+            case tree.Function.ROUND:
+                return tree.Call(function, (subject, tree.Literal(pick((0, 1, 2, -1)))) if pick((0, 1)) else (subject,))
+            case tree.Function.CONCAT | tree.Function.CONCAT_WS:
+                others = tuple(self._literal_for(pick(schema.attributes)) for _ in range(pick((1, 2))))
+                return tree.Call(function, (subject, *others))
+            case _:
+                return tree.Call(function, (subject,))
 
     def _literal_for(self, attribute: Attribute) -> tree.Literal:
         """Mostly of the attribute's kind, on, below or above its values; sometimes of another kind, or NULL."""

@@ -13,18 +13,19 @@ import difflib
 import operator
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
 from typing import Final, TypeVar
 
-from sealcast.errors import EventRejected, FilterRejected
+from sealcast.errors import FilterRejected
 from sealcast.filters import tree
+from sealcast.filters.constants import bare_word, exact_number
 from sealcast.filters.cost import check_cost, walk
 from sealcast.filters.formats import PATH_ATTRIBUTE
+from sealcast.filters.functions import SIGNATURES
 from sealcast.filters.satisfy import Warned, warnings
 from sealcast.filters.timestamps import parse_timestamp
-from sealcast.filters.tree import Comparison, Condition, Operand, Value
+from sealcast.filters.tree import Comparison, Condition, Operand
 from sealcast.filters.values import KIND_OF, kind
-from sealcast.model.schema import MAX_NUMBER_DIGITS, Attribute, Schema, Type
+from sealcast.model.schema import Attribute, Schema, Type
 
 #: AMQP's message sections: `a.price` is `price` where nothing is called `a.price` itself.
 SECTIONS: Final = ("application_properties.", "a.", "properties.", "p.", "header.", "h.")
@@ -94,6 +95,9 @@ class _Fitter:
                 fitted = self._of_kind(tree.Name(node.name, at=node.at), "string", what)
                 assert isinstance(fitted, tree.Name)
                 return _with(node, name=fitted.name)
+            case tree.InSplit():
+                operand = self._of_kind(node.operand, "string", "SPLIT")
+                return _with(node, operand=operand, item=self._of_kind(node.item, "string", "INLIST"))
             case tree.XPath():
                 return node
 
@@ -155,6 +159,10 @@ class _Fitter:
                 left = self._of_kind(node.left, "number", "arithmetic")
                 right = self._of_kind(node.right, "number", "arithmetic")
                 return _with(node, left=left, right=right)
+            case tree.Call(function, arguments):
+                kinds = map(SIGNATURES[function].kind, range(len(arguments)))
+                fitted = [self._of_kind(a, k, function) for a, k in zip(arguments, kinds, strict=True)]
+                return _with(node, arguments=_kept(arguments, fitted))
             case tree.Predicate():
                 return _with(node, condition=self.condition(node.condition))
             case tree.Now():
@@ -192,6 +200,8 @@ class _Fitter:
                 return KIND_OF[self._schema.by_name[node.name].type]
             case tree.Predicate():
                 return "boolean"
+            case tree.Call(function):
+                return SIGNATURES[function].gives
             case _:
                 return "number"
 
@@ -202,11 +212,13 @@ class _Fitter:
         """The same operand with its approximate constants as decimals: its attributes are exact, so is it."""
         match node:
             case tree.Literal(value=float(), text=str(text)):
-                return replace(node, value=_decimal(text))
+                return replace(node, value=exact_number(text))
             case tree.Negate() | tree.Plus():
                 return _with(node, operand=self._exact(node.operand))
             case tree.Arithmetic():
                 return _with(node, left=self._exact(node.left), right=self._exact(node.right))
+            case tree.Call(_, arguments):
+                return _with(node, arguments=_kept(arguments, [self._exact(argument) for argument in arguments]))
             case _:
                 return node
 
@@ -216,11 +228,11 @@ class _Fitter:
         """The constant in the attribute's type, as far as that says it better than SQL alone."""
         value, text = literal.value, literal.text
         if isinstance(value, str) and text is not None:
-            return replace(literal, value=_bare(text, attribute, literal.at), text=None)
+            return replace(literal, value=bare_word(text, attribute, literal.at), text=None)
         if attribute.type is Type.DECIMAL and isinstance(value, float) and text is not None:
-            return replace(literal, value=_decimal(text))
+            return replace(literal, value=exact_number(text))
         if attribute.type is Type.TIMESTAMP and isinstance(value, str | int | float) and not isinstance(value, bool):
-            number = value if isinstance(value, str) or text is None else _decimal(text)
+            number = value if isinstance(value, str) or text is None else exact_number(text)
             return replace(literal, value=parse_timestamp(value if isinstance(value, int) else number, literal.at))
         return literal
 
@@ -257,43 +269,6 @@ def _with(node: _Node, **fields: object) -> _Node:
     if all(getattr(node, name) is value for name, value in fields.items()):
         return node
     return replace(node, **fields)  # type: ignore[arg-type]
-
-
-def _decimal(text: str) -> Decimal:
-    """A number token, exactly. Only decimal notations come here: hexadecimal ones are ints, or doubles by intent."""
-    digits = text.replace("_", "").lower()
-    if "0x" in digits:
-        return Decimal(float.fromhex(digits.rstrip("fd") if "p" in digits else digits))
-    return _bounded(Decimal(digits.rstrip("fd")), text)
-
-
-def _bounded(number: Decimal, text: str, at: int | None = None) -> Decimal:
-    """An exponent says in a few characters what takes a gigabyte to write out, and columns compare written out."""
-    if number.is_finite() and abs(number.adjusted()) > MAX_NUMBER_DIGITS:
-        raise FilterRejected("limit", f"{text} has more than {MAX_NUMBER_DIGITS} digits", at=at)
-    return number
-
-
-def _bare(text: str, attribute: Attribute, at: int) -> Value:
-    """A tag's bare word in the attribute's type. The domain is left out: asking for the impossible is legal."""
-    if attribute.type is Type.STRING:
-        return text
-    given: object = text
-    if attribute.type is Type.BOOL:
-        given = {"true": True, "false": False}.get(text.lower(), text)
-    elif attribute.type is not Type.TIMESTAMP:
-        try:
-            given = _bounded(Decimal(text), text, at)
-        except InvalidOperation:
-            given = text
-    try:
-        if attribute.type is Type.TIMESTAMP:
-            return parse_timestamp(Decimal(text) if text.isdecimal() else text, at)
-        if attribute.type is Type.DECIMAL and isinstance(given, Decimal) and given.is_finite():
-            return given
-        return Attribute(attribute.name, attribute.type).parse(given)
-    except EventRejected:
-        raise FilterRejected("type", f"{attribute.name} is of type {attribute.type}, {text!r} is not", at=at) from None
 
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:

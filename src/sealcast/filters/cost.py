@@ -11,7 +11,14 @@ from sealcast.filters.limits import MAX_COST, MAX_DEPTH
 from sealcast.filters.tree import Condition, Operand
 
 #: Against one comparison, measured on short strings; what is not listed weighs 1.
-WEIGHTS: Final[dict[type, int]] = {tree.Like: 4, tree.PathMatch: 4, tree.Regex: 16, tree.XPath: 256}
+WEIGHTS: Final[dict[type, int]] = {
+    tree.Call: 4,
+    tree.Like: 4,
+    tree.PathMatch: 4,
+    tree.InSplit: 8,
+    tree.Regex: 16,
+    tree.XPath: 256,
+}
 
 
 def children(node: Condition | Operand) -> tuple[Condition | Operand, ...]:
@@ -25,6 +32,10 @@ def children(node: Condition | Operand) -> tuple[Condition | Operand, ...]:
             return (operand, low, high)
         case tree.In(operand, items):
             return (operand, *items)
+        case tree.Call(_, arguments):
+            return arguments
+        case tree.InSplit(operand, _, item):
+            return (operand, item)
         case tree.Predicate(condition):
             return (condition,)
         case tree.Literal() | tree.Name() | tree.Now() | tree.PathMatch() | tree.Regex() | tree.XPath():

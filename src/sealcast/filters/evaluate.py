@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from sealcast.filters import patterns, tree
+from sealcast.filters import functions, patterns, tree
 from sealcast.filters.like import compile_like
 from sealcast.filters.tree import Comparison, Condition, Operand, Value
 from sealcast.filters.values import arithmetic, compare, invert, kind, negate, number
@@ -119,6 +119,17 @@ def _like(node: tree.Like, event: FilterInput) -> bool | None:
     return invert(matched) if node.negated else matched
 
 
+def _in_split(node: tree.InSplit, event: FilterInput) -> bool | None:
+    text, item = worth(node.operand, event), worth(node.item, event)
+    if not isinstance(text, str) or not isinstance(item, str):
+        return None
+    return item in functions.parts(text, node.separator)
+
+
+def _call(node: tree.Call, event: FilterInput) -> Value:
+    return functions.call(node.function, [worth(argument, event) for argument in node.arguments])
+
+
 def _path(node: tree.PathMatch, event: FilterInput) -> bool | None:
     value = event.attributes.get(node.name)
     return patterns.path_matches(node.levels, value) if isinstance(value, str) else None
@@ -147,6 +158,7 @@ _CONDITIONS: Final[dict[type, Callable[[Any, FilterInput], bool | None]]] = {
     tree.PathMatch: _path,
     tree.Regex: _regex,
     tree.XPath: _xpath,
+    tree.InSplit: _in_split,
 }
 _OPERANDS: Final[dict[type, Callable[[Any, FilterInput], Value]]] = {
     tree.Literal: lambda node, event: node.value,
@@ -154,6 +166,7 @@ _OPERANDS: Final[dict[type, Callable[[Any, FilterInput], Value]]] = {
     tree.Negate: lambda node, event: negate(worth(node.operand, event)),
     tree.Plus: lambda node, event: number(worth(node.operand, event)),
     tree.Arithmetic: lambda node, event: arithmetic(node.op, worth(node.left, event), worth(node.right, event)),
+    tree.Call: _call,
     tree.Predicate: lambda node, event: holds(node.condition, event),
     tree.Now: lambda node, event: event.now(),
 }

@@ -30,6 +30,10 @@ MAX_REGEX_MEMORY: Final = 1 << 20
 MAX_COMPILED_BYTES: Final = 1 << 28
 #: Instructions of a regular expression compiled: a text is matched in at most its length times these.
 MAX_REGEX_PROGRAM: Final = 4_000
+#: Code points of a text that a function makes; a longer one is NULL.
+MAX_COMPUTED_TEXT: Final = 1 << 16
+#: Digits that ROUND rounds to, on either side of the point; beyond them it is NULL.
+MAX_ROUND_DIGITS: Final = 18
 #: Characters of a number, as written.
 MAX_NUMBER_LENGTH: Final = 64
 #: Levels of a path.

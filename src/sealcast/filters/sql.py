@@ -8,19 +8,20 @@ Comparisons do not chain. A condition in parentheses may stand where a value may
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import Final
 
 from sealcast.errors import FilterRejected
 from sealcast.filters import patterns, tree
-from sealcast.filters.lexer import KEYWORDS, Lexeme, tokens
+from sealcast.filters.calls import called, in_split, no_such_function
+from sealcast.filters.cursor import TokenCursor
+from sealcast.filters.lexer import Lexeme, tokens
 from sealcast.filters.like import compile_like
-from sealcast.filters.limits import MAX_IN_ITEMS, MAX_NESTING
+from sealcast.filters.limits import MAX_IN_ITEMS
 from sealcast.filters.numbers import parse_number
 from sealcast.filters.patterns import path_levels
 from sealcast.filters.timestamps import parse_timestamp
-from sealcast.filters.tree import ArithmeticOp, Comparison, Condition, Operand
+from sealcast.filters.tree import ArithmeticOp, Comparison, Condition, Function, Operand
 from sealcast.filters.xpath import check_expression
 
 Node = Condition | Operand
@@ -35,7 +36,17 @@ _BINDING: Final = (
 )
 _COMPARISONS: Final = {str(op): op for op in Comparison}
 _ARITHMETIC: Final = {str(op): op for op in ArithmeticOp}
-_OPERANDS: Final = (tree.Literal, tree.Name, tree.Negate, tree.Plus, tree.Arithmetic, tree.Predicate, tree.Now)
+_OPERANDS: Final = (
+    tree.Literal,
+    tree.Name,
+    tree.Negate,
+    tree.Plus,
+    tree.Arithmetic,
+    tree.Call,
+    tree.Predicate,
+    tree.Now,
+)
+_FUNCTIONS: Final = {str(function): function for function in Function}
 
 
 def parse_sql(text: str, start: int = 0) -> Condition:
@@ -43,13 +54,8 @@ def parse_sql(text: str, start: int = 0) -> Condition:
     return _Parser(tokens(text, start)).whole()
 
 
-class _Parser:
-    __slots__ = ("_nesting", "_next", "_tokens")
-
-    def __init__(self, found: list[Lexeme]) -> None:
-        self._tokens = found
-        self._next = 0
-        self._nesting = 0
+class _Parser(TokenCursor):
+    __slots__ = ()
 
     def whole(self) -> Condition:
         if self._tokens[0].kind == "END":
@@ -166,12 +172,16 @@ class _Parser:
 
     def _items(self, word: Lexeme) -> tuple[Operand, ...]:
         self._expect("(")
-        items = [self._value()]
-        while self._take(","):
-            items.append(self._value())
+        items = self._values()
         if len(items) > MAX_IN_ITEMS:
             raise FilterRejected("limit", f"an IN list has at most {MAX_IN_ITEMS} values", at=word.at)
         self._expect(")")
+        return items
+
+    def _values(self) -> tuple[Operand, ...]:
+        items = [self._value()]
+        while self._take(","):
+            items.append(self._value())
         return tuple(items)
 
     def _like(self, left: Operand, negated: bool, at: int) -> tree.Like:
@@ -188,15 +198,18 @@ class _Parser:
     def _word(self, token: Lexeme) -> Node:
         following = self._tokens[self._next].kind
         if following == "(":
-            call = _CALLS.get(token.value.upper())
-            if call is None:
-                raise FilterRejected(
-                    "syntax", f"there is no function {token.value}", at=token.at, hint=f"there are {', '.join(_CALLS)}"
-                )
+            word = token.value.upper()
+            call = _CALLS.get(word, _Parser._function)
+            if call is _Parser._function and word not in _FUNCTIONS:
+                raise no_such_function(token.value, token.at, _CALLS)
             self._next += 1
+            self._nest(token, 1)
             node = call(self, token)
+            self._nest(token, -1)
             self._expect(")")
             return node
+        if following in ("WORD", "NAME") and token.value.upper() == "EXISTS":
+            return self._exists(token)
         if following == "STRING":
             word = token.value.upper()
             if word == "TIMESTAMP":
@@ -210,6 +223,27 @@ class _Parser:
     def _utc(self, token: Lexeme) -> Node:
         return tree.Now(at=token.at)
 
+    def _function(self, token: Lexeme) -> Node:
+        return called(_FUNCTIONS[token.value.upper()], self._values(), token.at)
+
+    def _exists(self, token: Lexeme) -> Node:
+        return tree.IsNull(tree.Name(self._attribute(), at=token.at), negated=True, at=token.at, end=self._end())
+
+    def _in_list(self, token: Lexeme) -> Node:
+        """INLIST(SPLIT(text, ','), value), and INLIST(MAKELIST(a, b), value), which is IN."""
+        maker = self._tokens[self._next]
+        if maker.value.upper() not in ("SPLIT", "MAKELIST"):
+            self._unexpected("SPLIT or MAKELIST", hint="INLIST(SPLIT(tags, ','), 'new')")
+        self._next += 1
+        self._expect("(")
+        members = self._values()
+        self._expect(")")
+        self._expect(",")
+        item = self._value()
+        if maker.value.upper() == "MAKELIST":
+            return tree.In(item, members, at=token.at, end=self._end() + 1)
+        return in_split(members, item, maker.at, at=token.at, end=self._end() + 1)
+
     def _regex(self, token: Lexeme) -> Node:
         pattern, name = self._pattern_and_name()
         patterns.compile_regex(pattern.value, pattern.at)
@@ -222,11 +256,7 @@ class _Parser:
     def _pattern_and_name(self) -> tuple[Lexeme, str]:
         pattern = self._string("a pattern in quotes")
         self._expect(",")
-        name = self._tokens[self._next]
-        if name.kind not in ("WORD", "NAME"):
-            self._unexpected("the name of an attribute")
-        self._next += 1
-        return pattern, name.value
+        return pattern, self._attribute()
 
     # --- small steps -----------------------------------------------------------------------------
 
@@ -241,50 +271,17 @@ class _Parser:
             return node
         if isinstance(node, tree.Predicate):
             return node.condition
-        if isinstance(node, tree.Arithmetic):
-            raise FilterRejected(
-                "type", "arithmetic gives a number, not a condition", at=node.at, hint="compare it with something"
-            )
+        if isinstance(node, tree.Arithmetic | tree.Call):
+            what = node.function if isinstance(node, tree.Call) else "arithmetic"
+            hint = "compare it with something"
+            raise FilterRejected("type", f"{what} gives a value, not a condition", at=node.at, hint=hint)
         return tree.Truth(node, at=node.at, end=self._end())
-
-    def _end(self) -> int:
-        return self._tokens[self._next - 1].end
-
-    def _take(self, kind: str) -> bool:
-        if self._tokens[self._next].kind != kind:
-            return False
-        self._next += 1
-        return True
-
-    def _expect(self, kind: str) -> None:
-        if not self._take(kind):
-            self._unexpected(kind)
-
-    def _string(self, what: str) -> Lexeme:
-        token = self._tokens[self._next]
-        if token.kind != "STRING":
-            self._unexpected(what)
-        self._next += 1
-        return token
-
-    def _nest(self, token: Lexeme, step: int) -> None:
-        self._nesting += step
-        if self._nesting > MAX_NESTING:
-            raise FilterRejected("limit", f"parentheses, NOTs and signs nest at most {MAX_NESTING} deep", at=token.at)
-
-    def _unexpected(self, wanted: str, hint: str | None = None) -> NoReturn:
-        token = self._tokens[self._next]
-        if token.kind == "END":
-            raise FilterRejected("syntax", f"the filter ends where {wanted} should follow", at=token.at, hint=hint)
-        near = difflib.get_close_matches(token.value.upper(), KEYWORDS, 1) if token.kind == "WORD" else []
-        if near and hint is None:
-            hint = f"did you mean {near[0]}?"
-        shown = token.value if len(token.value) <= 40 else token.value[:37] + "..."
-        raise FilterRejected("syntax", f"{wanted} should follow, not {shown!r}", at=token.at, hint=hint)
 
 
 _CALLS: Final[dict[str, Callable[[_Parser, Lexeme], Node]]] = {
     "UTC": _Parser._utc,
     "REGEX": _Parser._regex,
     "PATH": _Parser._path,
+    "EXISTS": _Parser._exists,
+    "INLIST": _Parser._in_list,
 }

@@ -10,8 +10,9 @@ so that `a = 1` and ` a=1` are the same filter. Trees are at most `limits.MAX_DE
       Between, In, Like, IsNull        each may be negated (NOT BETWEEN, ...)
       Truth          an operand used as a condition: a boolean attribute, TRUE, FALSE
       PathMatch, Regex, XPath          the formats of paper 004 that are no SQL
+      InSplit        INLIST(SPLIT(text, ','), value)
     Operand                        has a value, or NULL
-      Literal, Name, Negate, Plus, Arithmetic
+      Literal, Name, Negate, Plus, Arithmetic, Call
       Predicate      a condition used as a value: TRUE, FALSE, or NULL where it is unknown
       Now            UTC(): never in a tree that `check` has passed
 """
@@ -54,6 +55,21 @@ class ArithmeticOp(StrEnum):
     MUL = "*"
     DIV = "/"
     MOD = "%"
+
+
+class Function(StrEnum):
+    ABS = "ABS"
+    CONCAT = "CONCAT"
+    CONCAT_WS = "CONCAT_WS"
+    LEFT = "LEFT"
+    LENGTH = "LENGTH"
+    LOWER = "LOWER"
+    REPLACE = "REPLACE"
+    RIGHT = "RIGHT"
+    ROUND = "ROUND"
+    SUBSTRING = "SUBSTRING"
+    TRIM = "TRIM"
+    UPPER = "UPPER"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +132,14 @@ class Arithmetic(Placed):
     op: ArithmeticOp
     left: Operand
     right: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Placed):
+    """A function of values; `functions.py` says what each is worth and what it takes."""
+
+    function: Function
+    arguments: tuple[Operand, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +222,15 @@ class XPath(Spanned):
 
 
 @dataclass(frozen=True, slots=True)
+class InSplit(Spanned):
+    """Whether the item is one of the texts that a separator divides a text into."""
+
+    operand: Operand
+    separator: str
+    item: Operand
+
+
+@dataclass(frozen=True, slots=True)
 class Not(Spanned):
     operand: Condition
 
@@ -214,5 +247,5 @@ class Or(Spanned):
     items: tuple[Condition, ...]
 
 
-Operand = Literal | Name | Negate | Plus | Arithmetic | Predicate | Now
-Condition = Truth | Compare | Between | In | Like | IsNull | PathMatch | Regex | XPath | Not | And | Or
+Operand = Literal | Name | Negate | Plus | Arithmetic | Call | Predicate | Now
+Condition = Truth | Compare | Between | In | Like | IsNull | PathMatch | Regex | XPath | InSplit | Not | And | Or

@@ -48,6 +48,8 @@ def unparse(condition: Condition) -> str:
             return f"REGEX({_string(pattern)}, {_name(name)})"
         case tree.XPath(expression):
             return f"XPATH {_string(expression)}"
+        case tree.InSplit(operand, separator, item):
+            return f"INLIST(SPLIT({_operand(operand)}, {_string(separator)}), {_operand(item)})"
 
 
 def unparse_value(value: Value) -> str:
@@ -79,6 +81,8 @@ def _operand(node: Operand) -> str:
             return "+" + _signed(operand)
         case tree.Arithmetic(op, left, right):
             return f"{_term(left, op, False)} {op} {_term(right, op, True)}"
+        case tree.Call(function, arguments):
+            return f"{function}({', '.join(map(_operand, arguments))})"
         case tree.Predicate(condition):
             return _grouped(condition)
         case tree.Now():
@@ -97,7 +101,7 @@ def _term(node: Operand, op: ArithmeticOp, right: bool) -> str:
 def _signed(node: Operand) -> str:
     # A sign before a bare number would become part of the number.
     text = _operand(node)
-    return text if isinstance(node, tree.Name | tree.Predicate | tree.Now) else f"({text})"
+    return text if isinstance(node, tree.Name | tree.Call | tree.Predicate | tree.Now) else f"({text})"
 
 
 def _grouped(condition: Condition) -> str:

@@ -5,7 +5,7 @@ time asking is much cheaper. Conditions that are all bounds are looked up and co
 index leaves to be asked, event by event.
 
     each event       every node of the tree; a pattern, what it costs to begin with it
-    each character   of the texts that patterns read: as many units as a pattern may take for one
+    each character   of the texts that patterns and functions read: as many units as one of them may take for one
     each payload     what an XPath may cost on it (xpath.py)
     each time        compiling the patterns, should they have been forgotten
 """
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from sealcast.filters import tree
 from sealcast.filters.cost import walk
+from sealcast.filters.lengths import longest
 from sealcast.filters.like import compile_like
 from sealcast.filters.patterns import compile_regex
 from sealcast.filters.tree import Condition
@@ -36,6 +37,8 @@ _HARD_NODE: Final = 200
 _PATTERN: Final = 40
 _SEGMENT: Final = 20
 _STEP: Final = 32
+#: A character that a function reads, changes and writes.
+_COPIED: Final = 16
 #: Compiling a pattern: any, one instruction of a regular expression, one character of another pattern or an XPath.
 _COMPILED: Final = 10_000
 _INSTRUCTION: Final = 50
@@ -65,11 +68,18 @@ class Work(NamedTuple):
                     program = compile_regex(pattern).programsize
                     once, each = once + _COMPILED + _INSTRUCTION * program, each + _PATTERN
                     characters[name] += program
-                case tree.Like(tree.Name(name), pattern, escape):
+                case tree.Like(operand, pattern, escape):
                     segments = compile_like(pattern, escape).segments
                     once += _COMPILED + _CHARACTER * len(pattern)
                     each += _PATTERN + _SEGMENT * len(segments)
-                    characters[name] += 1 if all(s.plain is not None for s in segments) else _STEP
+                    step = 1 if all(s.plain is not None for s in segments) else _STEP
+                    constant, times = longest(operand).multiplied(step)
+                    each += constant
+                    characters.update(times)
+                case tree.Call() | tree.InSplit():
+                    constant, times = longest(node).multiplied(_COPIED)
+                    each += _HARD_NODE + constant
+                    characters.update(times)
                 case tree.PathMatch(name, levels):
                     each += _PATTERN + _SEGMENT * len(levels)
                     characters[name] += 1

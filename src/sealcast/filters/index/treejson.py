@@ -23,7 +23,7 @@ _NODES: Final[dict[str, type]] = {
     for node in get_args(Condition) + get_args(Operand)
     if node is not tree.Literal and node is not tree.Now
 }
-_ENUMS: Final = {"Comparison": tree.Comparison, "ArithmeticOp": tree.ArithmeticOp}
+_ENUMS: Final = {"Comparison": tree.Comparison, "ArithmeticOp": tree.ArithmeticOp, "Function": tree.Function}
 #: Says nothing about matching.
 _POSITIONS: Final = frozenset({"at", "end", "text"})
 #: The types of constants: their name, and how they are written and read.
@@ -56,7 +56,7 @@ def from_json(body: object) -> Any:
             return tree.Literal(_value(kind, text))
         case ["()", *items]:
             return tuple(from_json(item) for item in items)
-        case ["Comparison" | "ArithmeticOp" as kind, str(value)] if value in _ENUMS[kind]._value2member_map_:
+        case [str(kind), str(value)] if kind in _ENUMS and value in _ENUMS[kind]._value2member_map_:
             return _ENUMS[kind](value)
         case [str(name), *items] if name in _NODES:
             names = [field.name for field in fields(_NODES[name]) if field.name not in _POSITIONS]
@@ -69,7 +69,7 @@ def from_json(body: object) -> Any:
 
 def _field(value: object) -> object:
     match value:
-        case tree.Comparison() | tree.ArithmeticOp():
+        case tree.Comparison() | tree.ArithmeticOp() | tree.Function():
             return [type(value).__name__, str(value)]
         case tuple():
             return ["()", *map(_field, value)]

@@ -1,8 +1,8 @@
 """Three-valued logic over masks: of each event a condition is true, false, or neither.
 
-A comparison with a constant is a question about bounds (`leaves`); a pattern is asked once per distinct text; what is
-left is computed (`operands`, `compare`), and what cannot be computed exactly in 64 bits goes to the reference
-evaluator, row by row.
+A comparison with a constant is a question about bounds (`leaves`); a pattern, and a function of one text, is asked once
+per distinct text; what is left is computed (`operands`, `compare`), and what cannot be computed exactly in 64 bits goes
+to the reference evaluator, row by row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sealcast.filters import patterns, tree
-from sealcast.filters.evaluate import holds
+from sealcast.filters.cost import names, walk
+from sealcast.filters.evaluate import FilterInput, holds
 from sealcast.filters.like import compile_like
 from sealcast.filters.tree import Comparison, Condition, Operand
 from sealcast.filters.vector.asked import FALSE, TRUE
@@ -84,6 +85,8 @@ class Evaluator:
         match condition:
             case tree.Compare(op, left, right):
                 return self._compare(op, left, right, condition, rows)
+            case tree.Between() if any(isinstance(node, tree.Call | tree.Predicate) for node, _ in walk(condition)):
+                return self._once_per_text(condition, rows)
             case tree.Between(inner, low, high, negated):
                 above = self._compare(Comparison.GE, inner, low, tree.Compare(Comparison.GE, inner, low), rows)
                 below = self._compare(Comparison.LE, inner, high, tree.Compare(Comparison.LE, inner, high), rows)
@@ -102,7 +105,21 @@ class Evaluator:
             case tree.Truth(tree.Predicate(inner)):
                 return self._masks(inner, rows)
             case _:
-                return self._asked(condition, rows)
+                return self._once_per_text(condition, rows)
+
+    def _once_per_text(self, condition: Condition, rows: Rows | None) -> Masks:
+        """What reads one text and nothing else says the same whenever that text comes; the rest is asked each time."""
+        name, *others = names(condition) or ("",)
+        more = any(isinstance(node, tree.XPath | tree.Now) for node, _ in walk(condition))
+        if others or more or not self._is_text(name):
+            return self._asked(condition, rows)
+        true, false = self._per_text(name, condition, lambda text: holds(condition, FilterInput({name: text})), rows)
+        present = self._batch.distinct(name).present
+        if present is not None:
+            absent = ~(present if rows is None else present.take(rows))
+            of_null = holds(condition, FilterInput({}))
+            true, false = true | (absent & (of_null is True)), false | (absent & (of_null is False))
+        return true, false
 
     def _asked(self, condition: Condition, rows: Rows | None) -> Masks:
         """By the reference evaluator, event by event."""
@@ -115,7 +132,7 @@ class Evaluator:
     def _compare(self, op: Comparison, left: Operand, right: Operand, said: Condition, rows: Rows | None) -> Masks:
         a, b = operand(left, self._batch, rows), operand(right, self._batch, rows)
         if a is None or b is None:
-            return self._asked(said, rows)
+            return self._once_per_text(said, rows)
         true, known, hard = compared(op, a, b, self._batch, rows)
         if known is None:
             true, false = true, ~true
@@ -133,7 +150,7 @@ class Evaluator:
     def _is_null(self, inner: Operand, negated: bool, said: Condition, rows: Rows | None) -> Masks:
         column = operand(inner, self._batch, rows)
         if column is None:
-            return self._asked(said, rows)
+            return self._once_per_text(said, rows)
         size = self._size(rows)
         present = np.ones(size, np.bool_) if column.present is None else column.present
         true = present.copy() if negated else ~present

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from sealcast.filters import tree, values
+from sealcast.filters import functions, tree, values
 from sealcast.filters.like import LikePattern, compile_like
 from sealcast.filters.tree import MIRRORED, Comparison, Condition, Operand, Value
+from sealcast.filters.vector.computed import function_ranges
 from sealcast.filters.vector.intervals import (
     NOTHING,
     ONLY_NULL,
@@ -123,6 +125,10 @@ def _constant(operand: Operand) -> _Constant | None:
         case tree.Arithmetic(op, left, right):
             a, b = _constant(left), _constant(right)
             return _Constant(values.arithmetic(op, a.value, b.value)) if a and b else None
+        case tree.Call(function, arguments):
+            known_all = [_constant(argument) for argument in arguments]
+            found = [one.value for one in known_all if one is not None]
+            return _Constant(functions.call(function, found)) if len(found) == len(arguments) else None
         case _:
             return None
 
@@ -136,9 +142,11 @@ def _indexable(value: Value) -> bool:
 
 
 def _compare(op: Comparison, left: Operand, right: Operand, schema: Schema, wanted: bool) -> Leaf | None:
-    if not isinstance(left, tree.Name):
+    if not isinstance(left, tree.Name | tree.Call) or _constant(left) is not None:
         op, left, right = MIRRORED[op], right, left
     constant = _constant(right)
+    if isinstance(left, tree.Call):
+        return None if constant is None else _called(op, left, [constant.value], schema, wanted)
     if (
         not isinstance(left, tree.Name)
         or left.name not in schema.by_name
@@ -158,6 +166,17 @@ def _either(attribute: Attribute, true: Ranges, wanted: bool) -> Leaf:
     return Leaf(attribute.name, true if wanted else complement(true, attribute))
 
 
+def _called(op: Comparison, call: tree.Call, constants: Sequence[Value], schema: Schema, wanted: bool) -> Leaf | None:
+    """A function of one attribute, compared with a constant, or `=` with one of several."""
+    subject = call.arguments[0]
+    if not isinstance(subject, tree.Name) or subject.name not in schema.by_name:
+        return None
+    attribute = schema.by_name[subject.name]
+    found = [function_ranges(op, call, constant, attribute) for constant in constants if _indexable(constant)]
+    known = [ranges for ranges in found if ranges is not None]
+    return _either(attribute, Ranges.union(known), wanted) if len(known) == len(constants) else None
+
+
 def _between(operand: Operand, low: Operand, high: Operand, schema: Schema, wanted: bool) -> Leaf | None:
     """`low <= operand AND operand <= high`: true if both are, false if one is, even where the other is unknown."""
     at_least = _compare(Comparison.GE, operand, low, schema, wanted)
@@ -171,6 +190,10 @@ def _between(operand: Operand, low: Operand, high: Operand, schema: Schema, want
 
 def _member(node: tree.In, schema: Schema, wanted: bool) -> Leaf | None:
     """IN is a chain of =, NOT IN a chain of <>, which is false between unlike kinds; a NULL item leaves it unknown."""
+    if isinstance(node.operand, tree.Call):
+        constants = [one.value for one in map(_constant, node.items) if one is not None]
+        whole = len(constants) == len(node.items)
+        return _called(Comparison.EQ, node.operand, constants, schema, wanted != node.negated) if whole else None
     if not isinstance(node.operand, tree.Name) or node.operand.name not in schema.by_name:
         return None
     attribute = schema.by_name[node.operand.name]

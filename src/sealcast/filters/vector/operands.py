@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from sealcast.filters.tree import Arithmetic, ArithmeticOp, Literal, Name, Negate, Operand, Plus
+from sealcast.filters.tree import Arithmetic, ArithmeticOp, Call, Function, Literal, Name, Negate, Operand, Plus
 from sealcast.filters.vector.axes import Bools, Numbers
 from sealcast.filters.vector.batch import Batch, Rows
 from sealcast.filters.vector.intervals import INT_MAX, INT_MIN
@@ -82,6 +82,9 @@ def operand(node: Operand, batch: Batch, rows: Rows | None) -> Column | None:
         case Plus(inner):
             column = operand(inner, batch, rows)
             return column and (column if column.is_number else null(size))
+        case Call(Function.ABS, (inner,)):
+            column = operand(inner, batch, rows)
+            return column and _distance(column, size)
         case Arithmetic(op, left, right):
             a, b = operand(left, batch, rows), operand(right, batch, rows)
             if a is None or b is None:
@@ -132,6 +135,15 @@ def _attribute(name: str, batch: Batch, rows: Rows | None, size: int) -> Column:
 
 
 def _negated(column: Column, size: int) -> Column:
+    return _mirrored(np.negative, column, size)
+
+
+def _distance(column: Column, size: int) -> Column:
+    return _mirrored(np.abs, column, size)
+
+
+def _mirrored(function: Callable[[Numbers], Numbers], column: Column, size: int) -> Column:
+    """A function that turns numbers round zero: the least whole number has no opposite in 64 bits."""
     if not column.is_number:
         return null(size)
     hard = column.hard
@@ -139,7 +151,7 @@ def _negated(column: Column, size: int) -> Column:
         least = column.values == INT_MIN
         hard = either(hard, least) if least.any() else hard
     with np.errstate(over="ignore"):
-        return Column(column.type, -column.values, column.present, column.scale, hard)
+        return Column(column.type, function(column.values), column.present, column.scale, hard)
 
 
 # --- arithmetic ---------------------------------------------------------------------------------
