@@ -73,9 +73,11 @@ def _row(realm: Realm, name: str, reader: str) -> BenchRow:
         sealed = [key.encrypt(nonce, each, None) for nonce, each in zip(nonces, messages, strict=True)]
 
         def ours() -> None:
-            subscriber, opened = waiting.pop(), 0
-            while found := subscriber.poll_arrow().num_rows:
-                opened += found
+            opened = 0
+            # Closed when it is done: its memory is used again, as that of a subscriber that stands is.
+            with waiting.pop() as subscriber:
+                while found := subscriber.poll_arrow().num_rows:
+                    opened += found
             if opened != count:
                 raise Bug(f"{opened} events were opened, not {count}")
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from heapq import heapify, heapreplace
-from itertools import islice, pairwise
+from itertools import islice
 from operator import lt
 from typing import Any, Final, NamedTuple
 
@@ -236,8 +236,14 @@ class Had:
 
 def _as_runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     """Ascending numbers, as runs."""
-    starts = [at for at, (one, other) in enumerate(pairwise(numbers), 1) if other != one + 1]
-    return [(numbers[start], numbers[end - 1] + 1) for start, end in pairwise((0, *starts, len(numbers)))]
+    runs, start, end = list[tuple[int, int]](), numbers[0], numbers[0]
+    for number in numbers:
+        if number != end:
+            runs.append((start, end))
+            start = number
+        end = number + 1
+    runs.append((start, end))
+    return runs
 
 
 def _boot_to_json(boot: bytes, found: _Boot) -> list[Any]:

@@ -71,6 +71,8 @@ DEFAULT_KEY_BITS: Final = 256
 MAX_SEALS_PER_KEY: Final = 2**32
 
 _LABEL: Final = b"sealcast/1 aead"
+#: What a key leaves of a block of SHA-512.
+_REST: Final = bytes(128 - KEY_BYTES)
 
 
 class SealingKey(Unpicklable):
@@ -197,12 +199,18 @@ def open_each(
     key_bits: int = DEFAULT_KEY_BITS,
 ) -> list[bytes | None]:
     """Open what `seal_each` made, each under its own key; None in the place of those that do not open."""
-    context, size, compare = _context(aad, key_bits), key_bits // 8, hmac.compare_digest
+    ready, size = _expand_many(keys, _context(aad, key_bits)), key_bits // 8
+    own = [expanded[KEY_BYTES:] for expanded in ready]
+    if len(own) == len(commitments) and hmac.compare_digest(b"".join(own), b"".join(commitments)):
+        with suppress(InvalidTag):
+            each = zip(ready, nonces, ciphertexts, strict=True)
+            return [AESGCM(expanded[:size]).decrypt(nonce_, ciphertext, None) for expanded, nonce_, ciphertext in each]
+    # One of them does not open: each by itself.
     opened: list[bytes | None] = []
-    ready = _expand_many(keys, context)
-    for expanded, nonce_, commitment, ciphertext in zip(ready, nonces, commitments, ciphertexts, strict=True):
+    rows = zip(own, commitments, ready, nonces, ciphertexts, strict=True)
+    for made, commitment, expanded, nonce_, ciphertext in rows:
         try:
-            committed = compare(expanded[KEY_BYTES:], commitment)
+            committed = hmac.compare_digest(made, commitment)
             opened.append(AESGCM(expanded[:size]).decrypt(nonce_, ciphertext, None) if committed else None)
         except InvalidTag:
             opened.append(None)
@@ -307,9 +315,11 @@ def _expand(key: bytes, context: bytes) -> bytes:
 
 def _expand_many(keys: Sequence[bytes], context: bytes) -> list[bytes]:
     # HMAC-SHA512 written out: `hmac.digest` takes twice as long, most of it looking the hash up by name.
-    padded, block, sha512 = b"".join([key.ljust(128, b"\0") for key in keys]), 128, hashlib.sha512
-    inner, outer = padded.translate(INNER_PAD), padded.translate(OUTER_PAD)
+    # A key fills a quarter of the block; what pads the rest of it is the same for all keys.
+    if {*map(len, keys)} - {KEY_BYTES}:
+        raise Misuse(f"a key has {KEY_BYTES} bytes")
+    inner, outer, sha512 = _REST.translate(INNER_PAD) + context, _REST.translate(OUTER_PAD), hashlib.sha512
     return [
-        sha512(outer[at : at + block] + sha512(inner[at : at + block] + context).digest()).digest()
-        for at in range(0, len(padded), block)
+        sha512(key.translate(OUTER_PAD) + outer + sha512(key.translate(INNER_PAD) + inner).digest()).digest()
+        for key in keys
     ]

@@ -172,32 +172,44 @@ def verify_many(
     """
     if not _placed(trees, indices, len(roots), count) or {*map(len, nodes)} != {size(count)}:
         return False
-    given = np.frombuffer(b"".join(nodes), _HASH)
+    # A hash more than there are: a last node without a partner is taken together with what follows it.
+    given = np.frombuffer(b"".join((*nodes, bytes(HASH_BYTES))), _HASH)
+    with_next = np.ndarray((given.size - 1,), _PAIR, given, strides=(HASH_BYTES,))
     known = np.frombuffer(b"".join(leaf_hashes), _HASH)
     if len(nodes) != len(roots) or known.size != indices.size:
         return False
     tree, at, start = trees * sum(_levels(count)), indices, 0  # where its tree begins, and its place in its level
     for width in _levels(count)[:-1]:
-        # Of two siblings that are both known, each is on the other's path.
-        both = np.flatnonzero((np.diff(tree) == 0) & (np.diff(at >> 1) == 0))
-        shared = np.concatenate((both, both + 1))
-        if (given.take(tree[shared] + start + at[shared]) != known[shared]).any():
-            return False
-        first = np.ones(at.size, np.bool_)
-        first[both + 1] = False
-        parent, side = np.cumsum(first) - 1, at & 1
-        tree, at = tree[first], at[first] >> 1
+        parent, side = at >> 1, at & 1
+        left = tree + parent
+        both = np.flatnonzero(left[1:] == left[:-1])
+        left += parent + start
+        row = np.arange(at.size)
+        if both.size:
+            # Of two siblings that are both known, each is on the other's path.
+            shared = np.concatenate((both, both + 1))
+            if given.take((left + side)[shared]).tobytes() != known[shared].tobytes():
+                return False
+            first = np.ones(at.size, np.bool_)
+            first[both + 1] = False
+            row = np.cumsum(first) - 1
+            tree, parent, left = tree[first], parent[first], left[first]
+        pairs = with_next[left]
+        pairs.view(_HASH)[2 * row + side] = known
         # The last node may have no partner, and moves up: what is beside it here belongs to nobody's path.
-        alone, left = 2 * at + 1 == width, tree + start + 2 * at
-        pairs = given.take(np.stack((left, left + 1), axis=1))
-        pairs.ravel()[2 * parent + side] = known
-        if alone.any():
-            known = pairs[:, 0].copy()
-            known[~alone] = np.frombuffer(b"".join(_digests(_INNER, pairs[~alone].view(_PAIR)[:, 0].tolist())), _HASH)
+        alone = 2 * parent + 1 == width if width & 1 else None
+        if alone is not None and alone.any():
+            known = pairs.view(_HASH)[::2].copy()
+            known[~alone] = _inner(pairs[~alone])
         else:
-            known = np.frombuffer(b"".join(_digests(_INNER, pairs.view(_PAIR)[:, 0].tolist())), _HASH)
-        start += width
+            known = _inner(pairs)
+        at, start = parent, start + width
     return hmac.compare_digest(known.tobytes(), b"".join(roots))
+
+
+def _inner(pairs: NDArray[np.void]) -> NDArray[np.void]:
+    """The nodes above pairs of nodes."""
+    return np.frombuffer(b"".join(_digests(_INNER, pairs.tolist())), _HASH)
 
 
 def _placed(trees: NDArray[np.int64], indices: NDArray[np.int64], most: int, count: int) -> bool:
