@@ -67,6 +67,29 @@ def test_agrees_with_the_reference(chosen: str, seed: int) -> None:
     assert np.array_equal(np.stack([events, subscriptions], axis=1), np.argwhere(world.expected()))
 
 
+def one_by_one(index: Index, world: World) -> np.ndarray:
+    """(event, subscription) pairs on which the index says something else of events one at a time."""
+    each = [
+        index.match(world.columns.slice(row, 1), None if world.payloads is None else world.payloads[row : row + 1])
+        for row in range(world.columns.num_rows)
+    ]
+    return np.argwhere(np.concatenate(each) != index.match(world.columns, world.payloads))
+
+
+@pytest.mark.parametrize("chosen", PLANS)
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**40))
+def test_one_event_at_a_time_matches_as_it_does_among_others(chosen: str, seed: int) -> None:
+    world = Maker(seed).world(conditions=90, events=20)
+    index = built(chosen, list(world.conditions), world.schema)
+    assert not one_by_one(index, world).size
+    events, subscriptions = index.pairs(world.columns, world.payloads)
+    for row in range(world.columns.num_rows):
+        payloads = None if world.payloads is None else world.payloads[row : row + 1]
+        alone, found = index.pairs(world.columns.slice(row, 1), payloads)
+        assert not alone.any() and np.array_equal(found, subscriptions[events == row])
+
+
 # --- would the tests notice? --------------------------------------------------------------------
 
 
@@ -111,6 +134,34 @@ def test_an_error_of_one_step_would_be_noticed(mutation: str) -> None:
             for world in worlds
             for chosen in ("blocks", "lists")
         )
+
+
+def _bounds_left_out(self: Side, boxes: Any, place: Any, real: Any = Side.holds_one) -> Any:
+    return real(self, boxes, place) & (self.low.take(boxes) != place)
+
+
+MUTATIONS_OF_ONE: dict[str, tuple[type, str, Callable[..., Any]]] = {
+    "low bound left out": (Side, "holds_one", _bounds_left_out),
+    "NULL taken for nothing": (Side, "holds_one", lambda self, boxes, place: np.zeros(boxes.size, np.bool_)),
+    "an event one bucket off": (
+        grid.BoxGrid,
+        "bucket_of",
+        lambda self, value, real=grid.BoxGrid.bucket_of: min(real(self, value) + 1, self.count - 1),
+    ),
+    "another list": (postings.Keys, "of_one", lambda self, value, real=postings.Keys.of_one: real(self, value) ^ 1),
+}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS_OF_ONE)
+def test_an_error_of_one_step_for_one_event_would_be_noticed(mutation: str) -> None:
+    owner, name, wrong = MUTATIONS_OF_ONE[mutation]
+    worlds = [Maker(seed).world(conditions=90, events=20) for seed in range(6)]
+    indexes = [
+        built(chosen, list(world.conditions), world.schema) for world in worlds for chosen in ("blocks", "lists")
+    ]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(owner, name, wrong)
+        assert any(one_by_one(index, worlds[at // 2]).size for at, index in enumerate(indexes))
 
 
 # --- sizes --------------------------------------------------------------------------------------

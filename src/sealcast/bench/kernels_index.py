@@ -1,8 +1,8 @@
-"""Rows `index` and `index-growth` of `sealcast bench kernels`: what matching costs, and how it grows.
+"""Rows `index`, `index-growth` and `index-one` of `sealcast bench kernels`: what matching costs, and how it grows.
 
-Both depend on how selective filters are, on the form of the answer and on how the reference is written, so each has
-neighbours that show by how much: `index-blocked`, `index-narrow` and `index-wide` beside `index`, `index-growth-pairs`
-beside `index-growth`.
+The first two depend on how selective filters are, on the form of the answer and on how the reference is written, so
+each has neighbours that show by how much: `index-blocked`, `index-narrow` and `index-wide` beside `index`,
+`index-growth-pairs` beside `index-growth`. `index-one` says how much dearer an event is that comes alone.
 
 The workloads are here in full. Times are CPU time of this process, the median of several runs, both sides in turns.
 The reference is plain broadcasting, what anyone would write first with numpy: a micro-batch of 1,024 events, all its
@@ -131,6 +131,7 @@ def rows() -> Iterator[BenchRow]:
     yield _beside_broadcasting("index-narrow", NARROW)
     yield _beside_broadcasting("index-wide", WIDE)
     yield from growth_rows()
+    yield _one_at_a_time()
 
 
 def _beside_broadcasting(name: str, share: tuple[float, float], chunk: int = _REFERENCE_EVENTS) -> BenchRow:
@@ -165,3 +166,19 @@ def _growth(name: str, large: Callable[[], object], small: Callable[[], object])
     ours, reference = (seconds / EVENTS * 1e6 for seconds in side_by_side(large, small, rounds=_ROUNDS))
     told = "the same filters, a tenth of the subscriptions"
     return BenchRow(name, ours, reference, told, ours / reference, "CPU us per event")
+
+
+def _one_at_a_time() -> BenchRow:
+    """Matching events of `index` one at a time, beside all of them at once."""
+    workload, *_ = three_ranges(SUBSCRIPTIONS, EVENTS)
+    index = Index.build(workload.conditions, workload.schema)
+    alone = [workload.columns.slice(row, 1) for row in range(_REFERENCE_EVENTS)]
+    together = index.match(workload.columns.slice(0, _REFERENCE_EVENTS))
+    if not np.array_equal(np.concatenate([index.match(event) for event in alone]), together):
+        raise Bug("an event matches otherwise when it comes alone")
+    ours, reference = side_by_side(
+        lambda: [index.match(event) for event in alone], lambda: index.match(workload.columns), rounds=_ROUNDS
+    )
+    ours, reference = ours / _REFERENCE_EVENTS * 1e6, reference / EVENTS * 1e6
+    told = f"the same filters, {EVENTS:,} events at a time"
+    return BenchRow("index-one", ours, reference, told, ours / reference, "CPU us per event")

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import Final
 
 import numpy as np
 
-from sealcast.filters.bits import Words, set_bits, words_for
-from sealcast.filters.index.boxes import Ids, Side, holding
+from sealcast.filters.bits import Words, set_bits, set_places, words_for
+from sealcast.filters.index.boxes import Ids, Side, holding, holding_one
 from sealcast.filters.index.tables import Table
 from sealcast.filters.vector.axes import Axis, Places
 
@@ -52,11 +54,31 @@ class Blocks:
 
     def match(self, places: Sequence[Places], labels: Ids) -> Iterator[tuple[Ids, Ids]]:
         """(position, label of the event) of every pair that holds, part by part; no pair twice."""
+        if labels.size == 1:
+            found = self._of_one([p.only for p in places])
+            yield found, labels.repeat(found.size)
+            return
         blocks = next(iter(self.coarse.values())).shape[1] * 64
         step = min(_CHUNK_EVENTS, max(64, _CHUNK_PAIRS // blocks))
         for start in range(0, labels.size, step):
             stop = min(start + step, labels.size)
             yield from self._chunk([p.slice(start, stop) for p in places], labels[start:stop])
+
+    def _of_one(self, places: Sequence[int | float | None]) -> Ids:
+        """`_chunk` for one event, which needs no labels: each array that it makes costs more than what is in it."""
+        rows = {a: table.row(places[a]) for a, table in self.tables.items()}
+        blocks = set_places(reduce(and_, [coarse[rows[a]] for a, coarse in self.coarse.items()]))
+        both = reduce(and_, [table.words[rows[a]].take(blocks, axis=0) for a, table in self.tables.items()])
+        width = both.shape[1] // 2
+        surely = both[:, width:]
+        first: Ids = blocks * (64 * width) - np.arange(0, blocks.size * 64 * width, 64 * width)
+
+        def positions(words: Words) -> Ids:
+            bits = set_places(words)
+            bits += first.take(bits // (64 * width))
+            return bits
+
+        return np.concatenate((positions(surely), holding_one(self.sides, positions(both[:, :width] ^ surely), places)))
 
     def _chunk(self, places: Sequence[Places], labels: Ids) -> Iterator[tuple[Ids, Ids]]:
         rows = {a: table.rows(places[a]) for a, table in self.tables.items()}

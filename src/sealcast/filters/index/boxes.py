@@ -36,6 +36,12 @@ class Side:
             return inside
         return np.where(places.present.take(events), inside, self.null.take(boxes))
 
+    def holds_one(self, boxes: Ids, place: int | float | None) -> Bools:
+        """`holds` for one event."""
+        if place is None:
+            return self.null.take(boxes)
+        return (self.low.take(boxes) <= place) & (self.high.take(boxes) >= place)
+
     def constrained(self, axis: Axis) -> Bools:
         """The boxes that say anything about the axis."""
         free: Bools = self.null & (self.low == axis.least) & (self.high == axis.greatest)
@@ -57,3 +63,12 @@ def holding(sides: Mapping[int, Side], boxes: Ids, events: Ids, places: Sequence
         if kept.size < boxes.size:
             boxes, events = boxes.take(kept), events.take(kept)
     return boxes, events
+
+
+def holding_one(sides: Mapping[int, Side], boxes: Ids, places: Sequence[int | float | None]) -> Ids:
+    """`holding` for one event."""
+    for axis, side in sides.items():
+        if boxes.size == 0:
+            break
+        boxes = boxes[side.holds_one(boxes, places[axis])]
+    return boxes

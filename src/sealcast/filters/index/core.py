@@ -163,6 +163,9 @@ class Index:
 
     def _chunks(self, columns: pa.RecordBatch) -> Iterator[tuple[int, int, list[Places]]]:
         places = self._places(columns)
+        if 0 < columns.num_rows <= CHUNK_EVENTS:
+            yield 0, columns.num_rows, places
+            return
         for start in range(0, columns.num_rows, CHUNK_EVENTS):
             stop = min(start + CHUNK_EVENTS, columns.num_rows)
             yield start, stop, [p.slice(start, stop) for p in places]

@@ -55,6 +55,14 @@ class BoxGrid:
         # Each step keeps the order: subtraction, multiplication and rounding are all monotone.
         return self.table.take(np.clip(cells, 0, _CELLS - 1).astype(np.int64))
 
+    def bucket_of(self, value: int | float) -> int:
+        """`bucket` of one value, by the same steps."""
+        if self.kind == "direct":
+            return int(min(max(value - self.origin, 0), self.count - 1))
+        if self.kind == "edges":
+            return int(self.table.searchsorted(value, side="right"))
+        return int(self.table[int(min(max((value - self.origin) * self.scale, 0), _CELLS - 1))])
+
     @classmethod
     def over(cls, bounds: Numbers, most: int) -> BoxGrid:
         """Buckets for these bounds (at least one; infinities and other extremes left out), at most `most` of them."""

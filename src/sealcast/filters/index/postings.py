@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from struct import pack
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.filters.bits import runs, starts
-from sealcast.filters.index.boxes import Ids, Side, holding
+from sealcast.filters.index.boxes import Ids, Side, holding, holding_one
 from sealcast.filters.vector.axes import Axis, Numbers, Places
 
 #: Cells that one narrow box may be posted under.
@@ -28,6 +29,7 @@ _SPREAD: Final = 4
 _CHUNK_CANDIDATES: Final = 1 << 16
 #: 2**64 divided by the golden ratio: consecutive numbers land far apart (Knuth, volume 3, 6.4).
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
+_MASK: Final = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,13 @@ class Keys:
             return ((raw * _GOLDEN) >> np.uint64(65 - self.count.bit_length())).astype(np.int64)
         with np.errstate(over="ignore"):  # beyond the last cell is beyond the last cell
             return np.clip((values - self.origin) * self.scale, 0, self.count - 1).astype(np.int64)
+
+    def of_one(self, value: int | float) -> int:
+        """`of` one value, by the same steps."""
+        if self.kind == "hashed":
+            raw = value & _MASK if isinstance(value, int) else int.from_bytes(pack("<d", value + 0.0), "little")
+            return (raw * int(_GOLDEN) & _MASK) >> (65 - self.count.bit_length())
+        return int(min(max((value - self.origin) * self.scale, 0), self.count - 1))
 
     @classmethod
     def hashed(cls, boxes: int) -> Keys:
@@ -84,6 +93,10 @@ class Postings:
 
     def match(self, places: Sequence[Places], labels: Ids) -> Iterator[tuple[Ids, Ids]]:
         """(entry, label of the event) of every pair that holds, part by part; no pair twice."""
+        if labels.size == 1:
+            found = self._of_one([p.only for p in places])
+            yield found, labels.repeat(found.size)
+            return
         here = places[self.axis]
         keys = self.keys.of(here.values)
         firsts = self.starts.take(keys)
@@ -100,6 +113,14 @@ class Postings:
             entries, owners = holding(self.sides, entries, owners, places)
             yield entries, labels.take(owners)
             first = stop
+
+    def _of_one(self, places: Sequence[int | float | None]) -> Ids:
+        """The entries that hold one event."""
+        place = places[self.axis]
+        if place is None:
+            return np.empty(0, np.int64)
+        first, end = self.starts[(key := self.keys.of_one(place)) : key + 2].tolist()
+        return holding_one(self.sides, np.arange(first, end), places)
 
 
 def equal_loads(side: Side, boxes: NDArray[np.bool_]) -> Ids:

@@ -55,6 +55,10 @@ class Table:
         rows = self.grid.bucket(places.values)
         return rows if places.present is None else np.where(places.present, rows, self.grid.count)
 
+    def row(self, place: int | float | None) -> int:
+        """The row of one event."""
+        return self.grid.count if place is None else self.grid.bucket_of(place)
+
 
 def _runs(buckets: int, words: int, positions: Ids, first: Buckets, last: Buckets, real: NDArray[np.bool_]) -> Words:
     """Bitmaps in which each box is set from its first bucket to its last.

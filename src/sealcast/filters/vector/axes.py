@@ -12,6 +12,7 @@ are all the same question, between which two numbers a place lies.
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +33,8 @@ Bools = NDArray[np.bool_]
 
 #: Bytes of a text that are compared as one number before the texts themselves are.
 _HEAD: Final = 8
+#: Types of columns of which one value is read by itself, and what its axis has.
+_SINGLE: Final = {pa.int64(): np.int64, pa.float64(): np.float64, pa.bool_(): np.int64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,11 @@ class Places:
     def take(self, rows: NDArray[np.int64]) -> Places:
         present = None if self.present is None else self.present.take(rows)
         return Places(self.values.take(rows), present)
+
+    @property
+    def only(self) -> int | float | None:
+        """The place of the one event; None where it is NULL."""
+        return None if self.present is not None and not self.present[0] else self.values[0].item()
 
     def slice(self, start: int, stop: int) -> Places:
         present = None if self.present is None else self.present[start:stop]
@@ -81,6 +89,8 @@ class Line:
 
 def numbers(column: pa.Array, name: str) -> tuple[Numbers, Bools | None]:
     """A physical column of numbers, moments or booleans without copying it where Arrow allows; NULLs read as zero."""
+    if len(column) == 1 and column.type in _SINGLE:
+        return _single(column, name)
     present = None if column.null_count == 0 else np.asarray(pc.is_valid(column))
     if pa.types.is_boolean(column.type):
         column = pc.cast(column, pa.int8()).cast(pa.int64())
@@ -88,8 +98,22 @@ def numbers(column: pa.Array, name: str) -> tuple[Numbers, Bools | None]:
         column = pc.fill_null(column, pa.scalar(0, column.type))
     values: Numbers = column.to_numpy(zero_copy_only=False)
     if values.dtype == np.float64 and not np.isfinite(values).all():
-        raise Misuse(f"column {name!r} holds a number that is not finite; admission lets none pass")
+        raise _not_finite(name)
     return values, present
+
+
+def _single(column: pa.Array, name: str) -> tuple[Numbers, Bools | None]:
+    """`numbers` of one event: each step of the way for many costs as much as this."""
+    value = column[0].as_py()
+    if value is None:
+        return np.zeros(1, _SINGLE[column.type]), np.zeros(1, np.bool_)
+    if not math.isfinite(value):
+        raise _not_finite(name)
+    return np.array([value], _SINGLE[column.type]), None
+
+
+def _not_finite(name: str) -> Misuse:
+    return Misuse(f"column {name!r} holds a number that is not finite; admission lets none pass")
 
 
 @dataclass(frozen=True)
@@ -116,6 +140,11 @@ class Texts:
         return 2 * bisect.bisect_left(self.texts, key[1]) + 1 + int(key[2])
 
     def places(self, column: pa.Array) -> Places:
+        if len(column) == 1:
+            text = column[0].as_py()
+            if text is None:
+                return Places(np.zeros(1, np.int64), np.zeros(1, np.bool_))
+            return Places(np.array([self._place_of(text)], np.int64), None)
         encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
         indices = encoded.indices
         present = None if indices.null_count == 0 else np.asarray(pc.is_valid(indices))
@@ -144,10 +173,13 @@ class Texts:
         same = shared & (known_lengths[nearest] == lengths) & (lengths <= _HEAD)
         place[same] += 1
         for i in np.flatnonzero(shared & ~same):
-            text = texts[int(i)].as_py()
-            at = bisect.bisect_left(self.texts, text, lo=int(found[i]))
-            place[i] = 2 * at + (at < len(self.texts) and self.texts[at] == text)
+            place[i] = self._place_of(texts[int(i)].as_py(), int(found[i]))
         return place.astype(np.int64)
+
+    def _place_of(self, text: str, least: int = 0) -> int:
+        """Where one text is, given that so many of those mentioned are before it."""
+        at = bisect.bisect_left(self.texts, text, lo=least)
+        return 2 * at + (at < len(self.texts) and self.texts[at] == text)
 
 
 def heads(texts: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
