@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 
-from sealcast.filters.functions import SIGNATURES
+from sealcast.filters.functions import KINDS
 from sealcast.filters.tree import (
     And,
     Arithmetic,
@@ -78,7 +78,7 @@ def _calls(draw: st.DrawFn, depth: int) -> Call:
     if function is Function.REPLACE:
         old = draw(TEXTS.filter(bool))
         return Call(function, (draw(operands(depth)), Literal(old), Literal(draw(TEXTS))))
-    signature = SIGNATURES[function]
+    signature = KINDS[function]
     count = draw(st.integers(signature.least, signature.most or 4))
     if function is Function.ROUND and count == 2:
         return Call(function, (draw(operands(depth)), Literal(draw(st.integers(-18, 18)))))

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from sealcast.cli import talk
+from sealcast.cli import contexts, talk
 from sealcast.errors import SealcastError, extras_named
 
 
@@ -42,6 +42,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
         "init": Command("init:app", "make a new realm"),
         "topic": Command("topic:app", "create, list, show, find and rotate topics"),
         "entity": Command("entity:app", "enrol, list, renew and revoke entities"),
+        "context": Command("context:app", "name the realms that you work with, and choose one"),
         "join": Command("join:app", "join a realm on another machine, with an invitation's code"),
         "broker": Command("broker:app", "add, list and show end-point brokers"),
         "overlay": Command("overlay:app", "build and show the tree of brokers of a layered topic"),
@@ -128,7 +129,11 @@ def _version(asked: bool) -> None:
 
 @app.callback(epilog="Try: sealcast demo")
 def _root(
+    ctx: typer.Context,
     realm: Annotated[str | None, typer.Option(metavar="DIR|ADDRESS", help="The realm, for any command.")] = None,
+    context: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The realm, by the name that `sealcast context add` gave it.")
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -136,9 +141,11 @@ def _root(
     """Sealed events, cast to exactly those who asked for their content.
 
     Every command takes --help, which shows an example, and --json, which prints one JSON document on stdout.
-    A realm is found by --realm DIR, by SEALCAST_REALM, or around the working directory. Where it is on other machines,
-    both take the address of its gateway: sealcast://HOST:PORT.
+    A realm is found by --realm DIR, by SEALCAST_REALM, around the working directory, or by the context in use. Where it
+    is on other machines, --realm and SEALCAST_REALM take the address of its gateway: sealcast://HOST:PORT.
     """
+    if ctx.invoked_subcommand != "context":
+        contexts.apply(context, ctx.obj or ())
     if realm is not None:
         os.environ["SEALCAST_REALM"] = realm
 
@@ -150,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         with extras_named():
-            app(given, prog_name="sealcast")
+            app(given, prog_name="sealcast", obj=given)
     except SealcastError as error:
         talk.refuse(error, as_json="--json" in given)
         sys.exit(1)

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from sealcast.trust.handles import BrokerRealm, EntityRealm, OpenRealm
 
 _Opened = TypeVar("_Opened", bound="OpenRealm")
-AsOption = Annotated[str, typer.Option("--as", metavar="ENTITY", help="The enrolled entity that does this.")]
+AsOption = Annotated[
+    str,
+    typer.Option("--as", metavar="ENTITY", envvar="SEALCAST_AS", help="The enrolled entity that does this."),
+]
 
 #: What `typer.Typer` and its commands are made with, everywhere.
 SETTINGS: Final[dict[str, Any]] = {
@@ -55,7 +58,7 @@ def _option(name: str, kind: object, default: object, option: Any) -> Parameter:
 _REALM: Final = typer.Option(
     "--realm",
     metavar="DIR|ADDRESS",
-    help="The realm's directory, or sealcast://HOST:PORT [default: SEALCAST_REALM, or the one around you].",
+    help="The realm's directory, or sealcast://HOST:PORT [default: SEALCAST_REALM, the one around you, your context].",
 )
 #: The options of a command that works on no realm, and of all others.
 JSON_ONLY: Final = (_option("json", bool, False, typer.Option("--json", help="Print one JSON document on stdout.")),)

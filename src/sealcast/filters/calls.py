@@ -8,7 +8,7 @@ from typing import Final
 
 from sealcast.errors import FilterRejected
 from sealcast.filters import tree
-from sealcast.filters.functions import SIGNATURES, Signature
+from sealcast.filters.functions import KINDS, FunctionKinds
 from sealcast.filters.limits import MAX_IN_ITEMS, MAX_ROUND_DIGITS
 from sealcast.filters.tree import Function, Operand
 from sealcast.filters.values import kind
@@ -30,13 +30,13 @@ def no_such_function(word: str, at: int, others: Iterable[str]) -> FilterRejecte
 
 def called(function: Function, arguments: tuple[Operand, ...], at: int) -> tree.Call:
     """The call, or FilterRejected for what no event could make right."""
-    signature = SIGNATURES[function]
+    kinds = KINDS[function]
     count = len(arguments)
-    if count < signature.least or (signature.most is not None and count > signature.most) or count > MAX_IN_ITEMS:
-        raise FilterRejected("syntax", f"{function} takes {_wanted(signature)}, not {count}", at=at)
-    if signature.constant_from is not None:
-        for position in range(signature.constant_from, count):
-            _check_constant(function, arguments[position], signature.kind(position))
+    if count < kinds.least or (kinds.most is not None and count > kinds.most) or count > MAX_IN_ITEMS:
+        raise FilterRejected("syntax", f"{function} takes {_wanted(kinds)}, not {count}", at=at)
+    if kinds.constant_from is not None:
+        for position in range(kinds.constant_from, count):
+            _check_constant(function, arguments[position], kinds.kind(position))
     if function is Function.REPLACE:
         _check_separator(arguments[1], "REPLACE", "what it replaces")
     if function is Function.ROUND and count == 2:
@@ -53,12 +53,12 @@ def in_split(split: tuple[Operand, ...], item: Operand, split_at: int, *, at: in
     return tree.InSplit(split[0], str(separator.value), item, at=at, end=end)
 
 
-def _wanted(signature: Signature) -> str:
-    if signature.most is None:
-        return f"{signature.least} values or more"
-    if signature.least == signature.most:
-        return f"{signature.most} value{'s' * (signature.most > 1)}"
-    return f"{signature.least} to {signature.most} values"
+def _wanted(kinds: FunctionKinds) -> str:
+    if kinds.most is None:
+        return f"{kinds.least} values or more"
+    if kinds.least == kinds.most:
+        return f"{kinds.most} value{'s' * (kinds.most > 1)}"
+    return f"{kinds.least} to {kinds.most} values"
 
 
 def _check_constant(function: str, argument: Operand, wanted: str) -> tree.Literal:

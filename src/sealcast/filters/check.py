@@ -20,7 +20,7 @@ from sealcast.filters import tree
 from sealcast.filters.constants import bare_word, exact_number
 from sealcast.filters.cost import check_cost, walk
 from sealcast.filters.formats import PATH_ATTRIBUTE
-from sealcast.filters.functions import SIGNATURES
+from sealcast.filters.functions import KINDS
 from sealcast.filters.satisfy import Warned, warnings
 from sealcast.filters.timestamps import parse_timestamp
 from sealcast.filters.tree import Comparison, Condition, Operand
@@ -160,7 +160,7 @@ class _Fitter:
                 right = self._of_kind(node.right, "number", "arithmetic")
                 return _with(node, left=left, right=right)
             case tree.Call(function, arguments):
-                kinds = map(SIGNATURES[function].kind, range(len(arguments)))
+                kinds = map(KINDS[function].kind, range(len(arguments)))
                 fitted = [self._of_kind(a, k, function) for a, k in zip(arguments, kinds, strict=True)]
                 return _with(node, arguments=_kept(arguments, fitted))
             case tree.Predicate():
@@ -201,7 +201,7 @@ class _Fitter:
             case tree.Predicate():
                 return "boolean"
             case tree.Call(function):
-                return SIGNATURES[function].gives
+                return KINDS[function].gives
             case _:
                 return "number"
 

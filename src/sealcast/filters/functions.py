@@ -27,7 +27,7 @@ _BLANKS: Final = "".join(
 )
 
 
-class Signature(NamedTuple):
+class FunctionKinds(NamedTuple):
     """What a function takes, by kind, and what it gives."""
 
     takes: tuple[str, ...]
@@ -46,19 +46,19 @@ class Signature(NamedTuple):
         return None if self.repeats else len(self.takes)
 
 
-_TEXT: Final = Signature(("string",), "string", 1)
-_PART: Final = Signature(("string", "number"), "string", 2)
-SIGNATURES: Final[dict[Function, Signature]] = {
-    Function.ABS: Signature(("number",), "number", 1),
-    Function.CONCAT: Signature(("string",), "string", 1, repeats=True),
-    Function.CONCAT_WS: Signature(("string",), "string", 2, repeats=True),
+_TEXT: Final = FunctionKinds(("string",), "string", 1)
+_PART: Final = FunctionKinds(("string", "number"), "string", 2)
+KINDS: Final[dict[Function, FunctionKinds]] = {
+    Function.ABS: FunctionKinds(("number",), "number", 1),
+    Function.CONCAT: FunctionKinds(("string",), "string", 1, repeats=True),
+    Function.CONCAT_WS: FunctionKinds(("string",), "string", 2, repeats=True),
     Function.LEFT: _PART,
-    Function.LENGTH: Signature(("string",), "number", 1),
+    Function.LENGTH: FunctionKinds(("string",), "number", 1),
     Function.LOWER: _TEXT,
-    Function.REPLACE: Signature(("string", "string", "string"), "string", 3, constant_from=1),
+    Function.REPLACE: FunctionKinds(("string", "string", "string"), "string", 3, constant_from=1),
     Function.RIGHT: _PART,
-    Function.ROUND: Signature(("number", "number"), "number", 1, constant_from=1),
-    Function.SUBSTRING: Signature(("string", "number", "number"), "string", 2),
+    Function.ROUND: FunctionKinds(("number", "number"), "number", 1, constant_from=1),
+    Function.SUBSTRING: FunctionKinds(("string", "number", "number"), "string", 2),
     Function.TRIM: _TEXT,
     Function.UPPER: _TEXT,
 }
@@ -66,11 +66,11 @@ SIGNATURES: Final[dict[Function, Signature]] = {
 
 def call(function: Function, arguments: Sequence[Value]) -> Value:
     """What the function makes of these values; NULL if one of them is NULL or of another kind than it takes."""
-    signature = SIGNATURES[function]
+    kinds = KINDS[function]
     fitting: list[Any] = []
     for position, value in enumerate(arguments):
         fits = value if isinstance(value, str) else None
-        if signature.kind(position) == "number":
+        if kinds.kind(position) == "number":
             fits = number(value)  # type: ignore[assignment]
         if fits is None:
             return None

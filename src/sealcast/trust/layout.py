@@ -212,13 +212,20 @@ def find(
         read_mark(layout)
         return layout
     here = (start or Path.cwd()).absolute()
-    for directory in (here, *here.parents):
-        if (directory / _MARK).is_file():
-            return Layout(directory)
+    found = around(here)
+    if found is not None:
+        return found
     raise NotFound(
         f"no realm here: neither {here} nor a directory above it has a {_MARK}",
         hint=f"make one (sealcast init DIR), or name it with --realm DIR or {ENVIRONMENT}",
     )
+
+
+def around(start: Path) -> Layout | None:
+    """The nearest realm that the directory is in."""
+    here = start.absolute()
+    inside = (directory for directory in (here, *here.parents) if (directory / _MARK).is_file())
+    return next(map(Layout, inside), None)
 
 
 def _home(gateway: GatewayAddress, environment: Mapping[str, str]) -> Layout:
