@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -204,7 +203,7 @@ def test_owner_and_serving_brokers_open_it_and_nobody_else(realm: Realm) -> None
             others.text(state, stored)
     # Not even under the owner's name: its keys are not hers.
     with pytest.raises(CannotOpen):
-        OwnerFilters(realm.identity("mallory")).text(state, replace(stored, subscriber="mallory"))
+        OwnerFilters(realm.identity("mallory")).text(state, stored._replace(subscriber="mallory"))
 
 
 @pytest.mark.parametrize("other", [{"id": "nurse-2"}, {"subscriber": "doctor"}, {"topic": "other"}])
@@ -212,7 +211,7 @@ def test_a_filter_is_bound_to_its_subscription(realm: Realm, other: dict[str, st
     realm.create_topic("other", SCHEMA, access="members")
     stored = stored_one(realm)
     with pytest.raises(CannotOpen):
-        BrokerFilters(realm.broker()).text(realm.state(), replace(stored, **other))
+        BrokerFilters(realm.broker()).text(realm.state(), stored._replace(**other))
 
 
 def test_every_byte_of_a_sealed_filter_counts(realm: Realm) -> None:
@@ -227,7 +226,7 @@ def test_every_byte_of_a_sealed_filter_counts(realm: Realm) -> None:
         keys = OwnerFilters(realm.identity("nurse")) if at in wrap and at % 16 == 0 else filters
         if at not in wrap or at % 16 == 0:
             with pytest.raises(CannotOpen):
-                keys.text(realm.state(), replace(stored, filter=altered))
+                keys.text(realm.state(), stored._replace(filter=altered))
 
 
 def test_who_cannot_open_filters_is_told_so(realm: Realm) -> None:

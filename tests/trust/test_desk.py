@@ -57,7 +57,7 @@ def test_a_subscription_by_its_token(world: World) -> None:
     state = world.realm.state()
     stored = state.subscription("alice-1")
     text = OwnerFilters(world.realm.identity("alice")).text(state, stored)
-    assert made == replace(stored, filter=text), "sealed by the desk, and to its owner, too"
+    assert made == stored._replace(filter=text), "sealed by the desk, and to its owner, too"
     credential = state.credentials_of("quotes")["alice-1"]
     assert credential.token == alice.get("quotes", Right.SUBSCRIBE).token
     assert ask.subscribe(alice, "quotes", "price < 3").id == "alice-2", "the next number that was never given"

@@ -9,7 +9,6 @@ version and the broker's keys, so a batch that is run again suspends the same.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from sealcast.errors import CannotOpen, FilterRejected
@@ -52,7 +51,7 @@ class OpenedFilters(Unpicklable):
     def stated(self, state: RealmState, subscriptions: Mapping[str, Subscription]) -> dict[str, Subscription]:
         """The subscriptions with their filters in clear."""
         texts = self.of(state, subscriptions)
-        return {id: replace(each, filter=texts[id]) for id, each in subscriptions.items()}
+        return {id: each._replace(filter=texts[id]) for id, each in subscriptions.items()}
 
     def why_unreadable(self, state: RealmState, subscription: Subscription) -> str | None:
         """Why a filter is suspended that nobody could evaluate; None for one that can be read."""

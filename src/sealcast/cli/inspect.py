@@ -371,6 +371,15 @@ def _table(path: Path) -> Found:
     )
 
 
+def _snapshot(path: Path) -> Found:
+    return _result(
+        "a state of the registry that a user verified, for its next process",
+        bytes=path.stat().st_size,
+        reveals="all that the registry shows",
+        hides="nothing; it counts for the user whose key beside it made its tag, and for nobody else",
+    )
+
+
 def _sealed_filter(path: Path) -> Found:
     from sealcast.wire.limits import MAX_SEALED_FILTER_CHARACTERS
     from sealcast.wire.searching import TAG_BYTES, SealedFilter
@@ -415,6 +424,7 @@ _FILES: Final[tuple[tuple[Callable[[bytes], bool], Callable[[Path], Found]], ...
     (_holds(b"sealcast-peer-piece"), _peer_piece),
     (_starts(b"SCR1"), _credentials),
     (_starts(b"sealcast table 1"), _table),
+    (_starts(b"sealcast snapshot 1"), _snapshot),
     (_starts(b"sealed:"), _sealed_filter),
     (_starts(b"{"), _key_file),
 )

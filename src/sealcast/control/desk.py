@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -226,7 +226,7 @@ def _subscribe(
     keys: Sequence[Change] = ()
     if about.protection.brokers_read:
         sealer, keys = FilterSealer.at_desk(state, about.name, broker)
-        made = replace(made, filter=sealer.seal(made))
+        made = made._replace(filter=sealer.seal(made))
     if sum(map(len, counted)) + len(made.filter) > MAX_CHARACTERS_EACH:
         raise _no(
             DeskReason.QUOTA,
@@ -289,7 +289,7 @@ def _is(wanted: Subscribe, subscriber: str, state: RealmState, broker: BrokerSec
     if there.subscriber != subscriber:
         return False
     with suppress(CannotOpen):
-        there = replace(there, filter=BrokerFilters(broker).text(state, there))
+        there = there._replace(filter=BrokerFilters(broker).text(state, there))
     return there.filter == wanted.filter
 
 

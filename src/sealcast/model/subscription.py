@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(NamedTuple):
     """One subscriber's interest. `filter` is text: SQL, or another format behind its prefix (`path:`, `tags:`, ...)."""
 
     id: str

@@ -38,6 +38,7 @@ from sealcast.trust.realm.changes import AnnounceReceivingKey, Change, PlaceSubs
 from sealcast.trust.realm.state import BrokerGateway, RealmState
 from sealcast.trust.registry import Registry, now_us
 from sealcast.trust.site import Elsewhere, LocalSite, Member, RealmSite, Site
+from sealcast.trust.snapshots import Snapshots
 from sealcast.trust.statements import Author, AuthorKeys, Judge
 from sealcast.trust.tokens import gates
 
@@ -61,7 +62,8 @@ class OpenRealm:
         #: Where the realm's shared things are; what is one's own is in `paths`.
         self.site = self._site(mark)
         judge, keys, where = Judge(mark.id, mark.root), AuthorKeys(self.author), mark.registry_address(self.paths)
-        self.registry = Registry(where, mark.id, clock, judge, keys, self.site.registry)
+        snapshots = Snapshots(self.paths.root, mark.id, mark.root)
+        self.registry = Registry(where, mark.id, clock, judge, keys, self.site.registry, snapshots)
 
     def _site(self, mark: RealmMark) -> RealmSite:
         local = LocalSite(self.paths, mark, self.state)

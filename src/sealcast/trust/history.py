@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sealcast.errors import Corrupt, Misuse, Rejected
+from sealcast.trust.heads import Head
 from sealcast.trust.realm import changes as stored
 from sealcast.trust.realm import strict
 from sealcast.trust.realm.changes import Change
@@ -66,7 +67,7 @@ def read(rows: Rows, start: KnownVersion, version: int, judge: Judge | None, whe
         for number, at_us, kind, body, link, signed in page:
             chain = _link(chain, number, at_us, kind, body)
             if chain != link or number != fold.version + 1:
-                raise damaged(where, f"change {number} is not the one that was written, or one before it is missing")
+                raise _other_row(where, number)
             change = decode(where, number, kind, body)
             try:
                 fold.apply(change)
@@ -81,6 +82,23 @@ def read(rows: Rows, start: KnownVersion, version: int, judge: Judge | None, whe
             if number == version:
                 found = KnownVersion(fold.state(), chain, hearing is None or bool(signed))
     return found
+
+
+def hold(rows: Rows, start: Head, end: Head, where: str) -> None:
+    """Corrupt, unless the rows after one head lead to another, which was verified before. So they are the rows that
+    were verified then: nobody finds others with the same digests."""
+    version, chain = start
+    while version < end.version:
+        page = rows.between(version, end.version)
+        if not page:
+            raise damaged(where, f"change {version + 1} is missing")
+        for row in page:
+            chain = linked(chain, row)
+            if row.version != version + 1 or row.chain != chain:
+                raise _other_row(where, row.version)
+            version = row.version
+    if chain != end.chain:
+        raise _other_row(where, version)
 
 
 def add(
@@ -175,6 +193,10 @@ def linked(chain: bytes, row: ChangeRow) -> bytes:
 
 def _link(chain: bytes, version: int, at_us: int, kind: str, body: str) -> bytes:
     return hashlib.sha256(chain + f"{version}\0{at_us}\0{kind}\0{body}".encode()).digest()
+
+
+def _other_row(where: str, number: int) -> Corrupt:
+    return damaged(where, f"change {number} is not the one that was written, or one before it is missing")
 
 
 def _which(error: StatementRejected, number: int) -> str:

@@ -3,6 +3,7 @@
 REALM/
   realm.json             format, name, id, root; its registry's URL; `at_hand`         public
   registry.sqlite        every change, in order, unless it is on a server             public
+  snapshots/UID/         the newest state that a user verified, and its key to it     that user alone
   secrets/broker.key     the first broker's secrets; others in secrets/brokers/       that broker alone
   secrets/administrator.key  what the administrator signs changes with                the administrator alone
   secrets/authority/     the authority's keys, certificates and revocation lists      the administrator alone

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Final
 from sealcast.errors import Misuse, NotFound, Unavailable
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust import history
-from sealcast.trust.heads import Head, Pin, SeenHeads
+from sealcast.trust.heads import ChainAt, Head, Pin, SeenHeads
 from sealcast.trust.history import KnownVersion, StatingKeys
 from sealcast.trust.realm.changes import Change
 from sealcast.trust.realm.machine import Fold, RealmState
+from sealcast.trust.snapshots import Snapshots, is_due
 from sealcast.trust.statements import NOBODY, Author, AuthorKeys, Judge
 from sealcast.trust.storage import address as addresses
 from sealcast.trust.storage.address import Server
@@ -67,9 +68,11 @@ class Registry:
         judge: Judge | None = None,
         authors: AuthorKeys = NOBODY,
         opens: Callable[[], Store] | None = None,
+        snapshots: Snapshots | None = None,
     ) -> None:
         """By path or URL. A registry of another realm than `realm` is refused; without one, nobody asks. `opens` gives
-        the database, where it is not simply the one at that address.
+        the database, where it is not simply the one at that address. With `snapshots`, reading begins at the last
+        one.
 
         With a `judge`, what is read is believed only for its authors' signatures, and what is written is signed: by the
         authors that are given with it, or by those in `authors`.
@@ -85,6 +88,9 @@ class Registry:
         #: By version, least recently used first.
         self._known: OrderedDict[int, KnownVersion] = OrderedDict({0: history.START})
         self._seen = SeenHeads(str(self.address))
+        self._snapshots, self._kept = snapshots, 0
+        #: The rows from here on are those that were verified: here, or by whoever wrote the snapshot.
+        self._held = Head(0, history.START.chain)
 
     @classmethod
     def create(
@@ -155,7 +161,7 @@ class Registry:
     def hold_to(self, seen: Head, pin: Pin) -> None:
         """Corrupt, unless this is the history that somebody saw, and noted elsewhere than in a file beside its key."""
         with self._lock:
-            self._store().read(lambda rows: self._seen.hold_to(seen, rows.newest(), rows.chain_at, pin))
+            self._store().read(lambda rows: self._seen.hold_to(seen, rows.newest(), self._chain_of(rows), pin))
 
     def key_of(self, author: str) -> VerifyKey:
         """The key that an author is known by now; StatementRejected for one who is not, or not any more."""
@@ -169,6 +175,7 @@ class Registry:
         verified."""
         newest = self.state().version
         known, last = start - 1, newest if end is None else min(end, newest)
+        self._hold_rows(known)
         while page := self._store().read(lambda rows, known=known: rows.between(known, last)):  # type: ignore[misc]
             for version, at_us, kind, body, *_ in page:
                 yield version, at_us, history.decode(str(self.address), version, kind, body)
@@ -207,8 +214,7 @@ class Registry:
                 store.write(write)
             except CommitLost as lost:
                 self._look_into(store, lost, made[0])
-            self._keep(made[0])
-            self._see(made[0])
+            self._take(made[0])
             return made[0].state
 
     def adopt(self, decide: Callable[[RealmState], Sequence[Change]], author: Author) -> RealmState:
@@ -247,14 +253,14 @@ class Registry:
         with self._lock:
             version = self._store().write(write)
             for each in made:
-                self._keep(each)
-                self._see(each)
+                self._take(each)
             return version
 
     def rows(self, after: int, max_bytes: int) -> tuple[list[ChangeRow], int]:
         """Rows as they are stored, of the transactions after a version, as many as come to so many bytes and at least
         one; and the newest version. What is given was verified here, and ends where a transaction ends."""
         newest, size, at = self.state().version, 0, after
+        self._hold_rows(after)
         found: list[ChangeRow] = []
         while at < newest:
             until = min(newest, at + _ROWS_AT_ONCE)
@@ -306,6 +312,8 @@ class Registry:
                 claim = history.claim(self._realm)
                 store.write(lambda rows: None if self._is_mine(rows) else claim(rows))
             self._opened = store
+            if self._snapshots is not None:
+                store.read(self._begin)
         return self._opened
 
     def _current(self) -> Store:
@@ -347,18 +355,60 @@ class Registry:
     def _at(self, rows: Rows, version: int) -> KnownVersion:
         """A version, from the nearest one before it that is kept."""
         found = self._known.get(version)
-        if found is None:
-            self._seen.hold_to_own(rows.newest(), rows.chain_at)
-            start = self._known[max(v for v, known in self._known.items() if v <= version and known.whole)]
-            found = history.read(rows, start, version, self._judge, str(self.address))
-            self._see(found)
-        self._keep(found)
+        if found is not None:
+            self._keep(found)
+            return found
+        self._seen.hold_to_own(rows.newest(), self._chain_of(rows))
+        start = self._known[max(v for v, known in self._known.items() if v <= version and known.whole)]
+        self._hold(rows, start.state.version)
+        found = history.read(rows, start, version, self._judge, str(self.address))
+        self._take(found)
         return found
 
     def _newest(self, rows: Rows) -> int:
         newest = rows.newest()
-        self._seen.ask(newest, rows.chain_at)
+        self._seen.ask(newest, self._chain_of(rows))
         return newest
+
+    # --- beginning at a snapshot --------------------------------------------------------------------
+
+    def _begin(self, rows: Rows) -> None:
+        """Begins at the last snapshot, if it is of this history; otherwise at change one."""
+        assert self._snapshots is not None
+        found = self._snapshots.load()
+        if found is not None and rows.chain_at(found.state.version) == found.chain:
+            self._kept = found.state.version
+            self._held = Head(self._kept, found.chain)
+            self._keep(found)
+
+    def _hold(self, rows: Rows, version: int) -> None:
+        """Holds the rows after a version to what was verified, where a snapshot spared us reading them. Nothing that
+        stands in the database before the snapshot is given to anybody without this."""
+        if version < self._held.version:
+            start = Head(version, (rows.chain_at(version) if version else None) or history.START.chain)
+            history.hold(rows, start, self._held, str(self.address))
+            self._held = start
+
+    def _hold_rows(self, version: int) -> None:
+        with self._lock:
+            self._store().read(lambda rows: self._hold(rows, max(0, version)))
+
+    def _chain_of(self, rows: Rows) -> ChainAt:
+        """The chain at a version, of rows that are held to what was verified."""
+
+        def chain_at(version: int) -> bytes | None:
+            self._hold(rows, version)
+            return rows.chain_at(version)
+
+        return chain_at
+
+    def _take(self, known: KnownVersion) -> None:
+        """Keeps a version that was verified here, and shows it to those who hold a head."""
+        self._keep(known)
+        self._see(known)
+        if self._snapshots is not None and known.whole and is_due(known.state.version, self._kept):
+            self._kept = known.state.version
+            self._snapshots.keep(known)
 
     def _see(self, known: KnownVersion) -> None:
         if known.whole:

@@ -7,7 +7,6 @@ a token that the center signed in the same act, and is checked like any other be
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from sealcast.errors import Misuse
 from sealcast.log.ledger import LedgerReader
@@ -62,7 +61,7 @@ def _stored(
     if not state.topic(topic).protection.brokers_read or not made:
         return (), made
     sealer, keys = FilterSealer.fresh(state, topic)
-    return keys, [replace(each, filter=sealer.seal(each)) for each in made]
+    return keys, [each._replace(filter=sealer.seal(each)) for each in made]
 
 
 def _records(realm: Handle, topic: str, broker: str) -> int:

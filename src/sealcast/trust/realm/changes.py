@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, ClassVar, Final, get_args, get_type_hints
 
 from sealcast.errors import Corrupt, Misuse, ParameterRejected, SchemaRejected
@@ -22,6 +23,8 @@ from sealcast.trust.realm.parameters import KeyParameters
 EVERYTHING: Final = "*"
 DEFAULT_PARAMETERS: Final = KeyParameters()
 DEFAULT_GROUP_KEYS: Final = "mosaic"
+#: Tokens whose values are shared by what is read at a time.
+CREDENTIALS_SHARED: Final = 4_096
 
 
 class Right(StrEnum):
@@ -488,7 +491,13 @@ def _plain(value: object) -> object:
 def _credential(body: dict[str, Any] | None) -> Credential | None:
     if body is None:
         return None
-    return Credential(**body | {"token": bytes.fromhex(body["token"]), "center": bytes.fromhex(body["center"])})
+    return _shared_credential(**body)
+
+
+@lru_cache(CREDENTIALS_SHARED, typed=True)
+def _shared_credential(token: str, center: str, **more: Any) -> Credential:
+    """One value for all subscriptions that live by one token: they come one after the other."""
+    return Credential(token=bytes.fromhex(token), center=bytes.fromhex(center), **more)
 
 
 #: How a field of a type that JSON does not have is read back.

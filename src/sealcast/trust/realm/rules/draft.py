@@ -15,6 +15,7 @@ from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
 from sealcast.trust.certificates.revocation import RevocationView
 from sealcast.trust.certificates.roles import Role
+from sealcast.trust.realm.kept import copied
 from sealcast.trust.realm.overlays import Overlay
 from sealcast.trust.realm.state import EMPTY, Entity, RealmState
 from sealcast.trust.realm.topics import Terms, Topic, TopicState, terms_in
@@ -34,7 +35,7 @@ class DraftTable(Generic[K, V]):
 
     def write(self) -> dict[K, V]:
         if self._own is None:
-            self.read = self._own = dict(self.read)
+            self.read = self._own = copied(self.read)
         return self._own
 
     def share(self) -> Mapping[K, V]:

@@ -58,7 +58,8 @@ def add_subscription(draft: Draft, change: AddSubscription) -> None:
             hint=f"subscribe as the entity itself: sealcast subscription add {change.topic} FILTER --as {who.name}",
         )
     credential = _check_credential(draft, change.id, change.credential)
-    subscription = Subscription(change.id, change.topic, change.subscriber, change.filter)
+    # Names as the realm has them: a million subscriptions share them.
+    subscription = Subscription(change.id, tables.topic.name, who.name, change.filter)
     if sealed:
         filter_keys.check_readable(draft, tables, subscription)
     homes.settle_in(draft, tables, who.name)
@@ -67,7 +68,7 @@ def add_subscription(draft: Draft, change: AddSubscription) -> None:
     tables.subscriptions.write()[change.id] = subscription
     if credential is not None:
         tables.credentials.write()[change.id] = credential
-    draft.owners.write()[change.id] = change.topic
+    draft.owners.write()[change.id] = tables.topic.name
 
 
 def renew_subscription(draft: Draft, change: RenewSubscription) -> None:
