@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_run_once_drains_and_the_next_run_goes_on_from_there(home: Path, spark: SparkSession) -> None:
+def test_run_once_drains_and_the_next_run_goes_on_from_there(
+    home: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert sealcast("subscription", "add", "quotes", "--as", "alice", "--filter", "price > 100").code == 0
     events = write_lines(home / "events.jsonl", *EVENTS)
     assert sealcast("pub", "quotes", "--as", "nyse", "--file", events).code == 0
@@ -36,16 +38,24 @@ def test_run_once_drains_and_the_next_run_goes_on_from_there(home: Path, spark: 
     assert second.out == "4 events admitted, 0 refused, 2 matched, 2 deliveries, 2 encryptions\n"
     assert [e["position"] for e in sealcast("sub", "quotes", "--as", "bob").lines] == ["0/1/0", "0/1/1"]
     assert "alice" not in {name for name, lag in _lags().items() if lag}, "nothing was sealed for one without the right"
-    assert sealcast("run", "--once", "--json").document.get("admitted", 0) == 0, "there is nothing left to do"
+
+    monkeypatch.setattr("sealcast.pipeline.session.session", no_session)
+    third = sealcast("run", "--once", "--json")
+    assert third.code == 0 and third.document.get("admitted", 0) == 0, "there is nothing left to do"
+    assert "Spark was not started" in third.err and "starting Spark" not in third.err
+    assert sealcast("pub", "quotes", "--as", "nyse", "--file", events).code == 0
+    fourth = sealcast("run", "--once")
+    assert fourth.code == 1 and "Spark was started" in fourth.err, "now there is something to do"
+
+
+def no_session(*_: object, **__: object) -> None:
+    """Stands for `session` where Spark must not be started."""
+    raise Unavailable("Spark was started")
 
 
 def test_a_second_run_is_refused_before_it_starts_spark(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Starting Spark fails here. With one of two topics free, a run goes on to it; with none, it is refused before."""
     sealcast("topic", "create", "other", "--schema", "schema.json", "--access", "members")
-
-    def no_session(*_: object, **__: object) -> None:
-        raise Unavailable("Spark was started")
-
     monkeypatch.setattr("sealcast.pipeline.session.session", no_session)
     ledgers = [StepName(str(home), topic).open().ledger for topic in ("quotes", "other")]
     assert "Spark was started" in sealcast("run").err

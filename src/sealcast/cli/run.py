@@ -16,32 +16,42 @@ from sealcast.cli.maintain import upkeep
 from sealcast.cli.tracing import TracesTo, traces_to
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from sealcast.errors import SealcastError
     from sealcast.pipeline.metrics import FinishedBatch
+    from sealcast.pipeline.queries import Options
     from sealcast.trust.realm.machine import RealmState
 
 app = talk.Commands()
 
 
+Once = Annotated[bool, typer.Option("--once", help="Handle everything that is waiting, and stop.")]
+Topics = Annotated[
+    list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Run only this topic; can be repeated.")
+]
+Master = Annotated[str, typer.Option(metavar="URL", help="Where Spark runs.")]
+Every = Annotated[str | None, typer.Option(metavar="TIME", help='The least time between batches, such as "5 seconds".')]
+Node = Annotated[
+    str | None, typer.Option(metavar="BROKER", help="Run this broker alone [default: all whose keys are here].")
+]
+PrometheusPort = Annotated[
+    int | None, typer.Option(metavar="PORT", help="Serve metrics on this port of the loopback interface.")
+]
+PrometheusToken = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Show metrics to those alone who send the token in this file.")
+]
+
+
 @app.command(daemon=True, epilog="Example: sealcast run --once")
 def run(
-    once: Annotated[bool, typer.Option("--once", help="Handle everything that is waiting, and stop.")] = False,
-    topics: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Run only this topic; can be repeated.")
-    ] = None,
-    master: Annotated[str, typer.Option(metavar="URL", help="Where Spark runs.")] = "local[*]",
-    every: Annotated[
-        str | None, typer.Option(metavar="TIME", help='The least time between batches, such as "5 seconds".')
-    ] = None,
-    node: Annotated[
-        str | None, typer.Option(metavar="BROKER", help="Run this broker alone [default: all whose keys are here].")
-    ] = None,
-    prometheus: Annotated[
-        int | None, typer.Option(metavar="PORT", help="Serve metrics on this port of the loopback interface.")
-    ] = None,
-    prometheus_token: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Show metrics to those alone who send the token in this file.")
-    ] = None,
+    once: Once = False,
+    topics: Topics = None,
+    master: Master = "local[*]",
+    every: Every = None,
+    node: Node = None,
+    prometheus: PrometheusPort = None,
+    prometheus_token: PrometheusToken = None,
     traces: TracesTo = None,
 ) -> None:
     """Run the pipeline: admit, match, group, seal, deliver, until Ctrl-C, or with --once until all is done.
@@ -52,6 +62,8 @@ def run(
 
     A broker forwards what it admits to the other brokers that have subscribers; an event that two brokers handle counts
     twice. On a layered topic, events go from broker to broker, one hop per batch.
+
+    With --once, Spark is not started if nothing is waiting.
 
     With --node, only that broker's own keys are opened. Run `sealcast maintain` elsewhere to renew what falls due.
 
@@ -67,37 +79,43 @@ def run(
     from sealcast.pipeline.metrics import Metrics
     from sealcast.pipeline.run import queries_of, refuse_second_run
     from sealcast.pipeline.run import run as run_pipeline
-    from sealcast.pipeline.session import session
 
     token = read_token(prometheus_token)
-    # What cannot be run is said before Spark takes its time.
     refuse_second_run(queries_of(here, topics or (), node))
-    talk.note("starting Spark ...")
-    begin, metrics, shown = time.monotonic(), Metrics(), _Shown()
+    begin, metrics, shown, spark = time.monotonic(), Metrics(), _Shown(), _Spark(master, once)
     with ExitStack() as held:
         if prometheus is not None:
             served = held.enter_context(metrics.serve(prometheus, token))
             talk.note(f"metrics on http://127.0.0.1:{served.port}/metrics")
-        traced = held.enter_context(traces_to(traces))
-        spark = session(master, short_lived=once, clients=False)
+        options: Options = {"once": once, "every": every, "node": node, "metrics": metrics, "spark": spark}
+        options |= {"on_batch": shown.batch, "on_failure": shown.failure}
+        options["traces"] = held.enter_context(traces_to(traces))
         if not alone:
             held.enter_context(upkeep(talk.open_realm()))
-        if not once:
-            talk.note("running; Ctrl-C stops in good order")
-        totals = run_pipeline(
-            here,
-            topics or (),
-            once=once,
-            spark=spark,
-            every=every,
-            metrics=metrics,
-            on_batch=shown.batch,
-            on_failure=shown.failure,
-            node=node,
-            traces=traced,
-        )
+        totals = run_pipeline(here, topics or (), **options)
     shown.end()
+    if not spark.started:
+        talk.note("nothing was waiting, so Spark was not started")
     _answer(totals, shown.batches, time.monotonic() - begin)
+
+
+class _Spark:
+    """Starts Spark when the pipeline first has something for it, and says so: it takes its time."""
+
+    def __init__(self, master: str, once: bool) -> None:
+        self._master, self._once = master, once
+        self.started = False
+
+    def __call__(self) -> SparkSession:
+        from sealcast.pipeline.session import session
+
+        if not self.started:
+            talk.note("starting Spark ...")
+        spark = session(self._master, short_lived=self._once, clients=False)
+        if not self.started and not self._once:
+            talk.note("running; Ctrl-C stops in good order")
+        self.started = True
+        return spark
 
 
 def _exists(state: RealmState, topics: Sequence[str] | None, node: str | None) -> None:

@@ -83,6 +83,19 @@ class Attempts:
             return False
         return True
 
+    def waits(self) -> bool:
+        """Whether its steps, which are held, have anything to take. If not, the query works: it would end at once."""
+        try:
+            steps = [name.open() for name in self.names]
+            steps[0].look(self.names)
+            if any(step.awaits(step.committed(), step.available()) for step in steps):
+                return True
+        except SealcastError as error:
+            self._fail(error)
+            return False
+        self._works()
+        return False
+
     def begin(self) -> None:
         """Begins the query; its steps are held."""
         try:

@@ -50,8 +50,8 @@ class Options(TypedDict, total=False):
 
     #: Drains what there is, and ends.
     once: bool
-    #: Its session and where that runs; a new one here, without both.
-    spark: SparkSession | None
+    #: Its session, or what starts one once it is needed, and where that runs; a new one here, without both.
+    spark: SparkSession | Callable[[], SparkSession] | None
     master: str
     #: The source's options (pipeline/sources.py): what a micro-batch may take.
     limits: Mapping[str, int] | None
@@ -113,17 +113,20 @@ class Pipeline(Closing):
     """Running queries. Leaving its block stops them in good order.
 
     A thread watches them. In a run of several topics a query that fails is tried again, and the others go on; a run of
-    one topic ends with its failure. With `once` the others are drained, and nothing is tried again.
+    one topic ends with its failure. With `once` the others are drained, nothing is tried again, and a query that has
+    nothing to take is not begun. Spark is started for the first query that is begun, so not at all without one.
     """
 
-    def __init__(self, spark: SparkSession, options: Options) -> None:
+    def __init__(self, spark: Callable[[], SparkSession], options: Options) -> None:
         self.metrics = options.get("metrics") or Metrics()
         #: Sums over the batches so far; whole when the pipeline has stopped.
         self.totals: Counter[str] = Counter()
-        self._spark, self._options = spark, options
+        self._start_spark, self._options = spark, options
+        self._started: SparkSession | None = None
         self._held = ExitStack()
         self._attempts: list[Attempts] = []
-        #: What begins when these have ended.
+        #: Those of them that are begun at once, and those that are begun when the others have ended.
+        self._first: list[Attempts] = []
         self._later: list[Attempts] = []
         #: What forwards frames meanwhile: a run of one topic ends with its failure.
         self.relay: Relay | None = None
@@ -135,8 +138,8 @@ class Pipeline(Closing):
         self.interrupted = False
 
     def add(self, query: Query) -> None:
-        """One more query, whose steps nobody else may run meanwhile. `once` it begins when those before it in the path
-        have ended."""
+        """One more query, whose steps nobody else may run from now on. `begin` begins it; `once`, a later step is begun
+        when those before it in the path have ended."""
         attempts = Attempts(query.names, query.alone, partial(self._begin, query), self.metrics)
         self.metrics.known(query.names[0].topic, [name.broker for name in query.names])
         self._attempts.append(attempts)
@@ -145,7 +148,26 @@ class Pipeline(Closing):
             if self._options.get("once") and not query.reads_frames:
                 self._later.insert(0, attempts)  # later steps are added first
             else:
-                attempts.begin()
+                self._first.append(attempts)
+
+    def begin(self) -> None:
+        """Begins what was added and could be held. Starts Spark, unless there is nothing to do for it."""
+        once = self._options.get("once", False)
+        if once:
+            waiting = {attempts for attempts in (*self._first, *self._later) if attempts.waits()}
+            self._first = [attempts for attempts in self._first if attempts in waiting]
+            if not waiting:
+                self._later.clear()
+        if self._first or self._later:
+            self._started = self._start_spark()
+        for attempts in self._first:
+            attempts.begin()
+
+    @property
+    def _spark(self) -> SparkSession:
+        if self._started is None:
+            raise Bug("Spark was not started")
+        return self._started
 
     def _begin(self, query: Query, step: OpenStep, terms: Mapping[str, str]) -> StreamingQuery:
         (_, (max_bytes, _)), limits = FRAME_LIMITS if query.reads_frames else RECORD_LIMITS, self._options.get("limits")
@@ -177,7 +199,10 @@ class Pipeline(Closing):
             self._raise_failure()
         for attempts in self._attempts:
             self._tell(attempts)
-        self._thread.start()
+        if self._started is None:
+            self._stopping.set()
+        else:
+            self._thread.start()
 
     @property
     def running(self) -> bool:
@@ -245,7 +270,8 @@ class Pipeline(Closing):
                     attempts.begin()
                 self._tell(attempts)
         if self._later and not self.running:
-            self._later[0].begin()
+            if self._later[0].waits():
+                self._later[0].begin()
             del self._later[0]
 
     def _tell(self, attempts: Attempts) -> None:

@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -34,15 +35,16 @@ from sealcast.trust.handles import BrokerRealm
 def start(realm: str | Path | BrokerRealm, topics: Sequence[str] = (), **options: Unpack[Options]) -> Pipeline:
     """Runs the topics (all, without names) until stopped. Of the brokers, all whose keys are here, or one (`node`).
 
-    Frames go between the brokers meanwhile, but not `once`. Then steps begin when those before them have ended.
+    Frames go between the brokers meanwhile, but not `once`. Then a step begins when those before it have ended, and
+    only if there is something to take. Spark is not started for nothing.
     """
     opened, once = realm if isinstance(realm, BrokerRealm) else BrokerRealm(realm), options.get("once", False)
     queries = queries_of(opened, topics, options.get("node"))
-    spark = options.get("spark") or session(options.get("master", "local[*]"), clients=False)
-    pipeline = Pipeline(spark, options)
+    pipeline = Pipeline(partial(_session, options), options)
     try:
         for query in queries:
             pipeline.add(query)
+        pipeline.begin()
         if not once and len(opened.state().brokers()) > 1:
             admitting = dict.fromkeys(query.names[0].broker for query in queries if query.reads_frames)
             pipeline.beside(relay := Relay(opened, list(admitting), topics))
@@ -100,6 +102,13 @@ def run_batch(spark: SparkSession, realm: str | Path, topic: str) -> Mapping[str
         writer.option("terms", json.dumps({step.name.broker: term})).mode("append").save()
         committed = list(step.ledger.entries(before))
     return dict(committed[0].entry.counts) if committed else {}
+
+
+def _session(options: Options) -> SparkSession:
+    given = options.get("spark")
+    if given is None:
+        return session(options.get("master", "local[*]"), short_lived=options.get("once", False), clients=False)
+    return given if isinstance(given, SparkSession) else given()
 
 
 # --- what there is to run ---------------------------------------------------------------------------
