@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.docs.paste import ROOT, as_said, blocks, paste
+from tests.docs.pages import README, TUTORIAL
+from tests.docs.paste import as_said, blocks, paste
 
-README = ROOT / "README.md"
-TUTORIAL = ROOT / "examples" / "tutorial" / "README.md"
 pytestmark = pytest.mark.timeout(600)
 
 
