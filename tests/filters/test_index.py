@@ -65,6 +65,9 @@ def test_agrees_with_the_reference(chosen: str, seed: int) -> None:
     assert not wrong.size, (world.events[wrong[0][0]], world.conditions[wrong[0][1]])
     events, subscriptions = index.pairs(world.columns, world.payloads)
     assert np.array_equal(np.stack([events, subscriptions], axis=1), np.argwhere(world.expected()))
+    enough = index.few_pairs(world.columns, world.payloads, None, 90 * 90 * 20)
+    assert enough is not None and np.array_equal(enough[0], events) and np.array_equal(enough[1], subscriptions)
+    assert not events.size or index.few_pairs(world.columns, world.payloads, None, events.size - 1) is None
 
 
 def one_by_one(index: Index, world: World) -> np.ndarray:

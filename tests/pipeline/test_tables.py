@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from sealcast.broker import match as matching
 from sealcast.broker import snapshots, tables
 from sealcast.broker.filter_conditions import OpenedFilters
+from sealcast.broker.group import group
 from sealcast.broker.snapshots import SealedSnapshots
 from sealcast.broker.tables import AttributeIndex, FilterIndexes, SubscriptionTable, TableCache
 from sealcast.filters import bits
@@ -18,6 +21,7 @@ from sealcast.filters.index import ChangedIndex, Index
 from sealcast.filters.parse import parse
 from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.lab import market
+from sealcast.model.stages import Admitted, Grouped, MatchedPairs
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.filter_texts import BrokerFilters
 
@@ -115,3 +119,51 @@ def test_who_lost_the_right_is_masked(realm: Realm) -> None:
     made = table(cache(realm), realm)
     _, allowed = bits.pairs(made.authorised[None, :])
     assert allowed.tolist() == [slot for slot in range(60) if slot != 5]
+
+
+# --- wide tables --------------------------------------------------------------------------------------
+
+
+def admitted() -> Admitted:
+    none = np.zeros(EVENTS.num_rows, np.int64)
+    rows = np.arange(EVENTS.num_rows)
+    return Admitted(0, 0, 1, (), none, none, rows, [b""] * EVENTS.num_rows, EVENTS, none, ())
+
+
+def grouped(made: SubscriptionTable, realm: Realm) -> Grouped:
+    return group(matching.match(admitted(), made), made, realm.state().slots_of("ticks"))
+
+
+@pytest.mark.parametrize("most", [1 << 20, 3], ids=["pairs", "too many pairs"])
+def test_a_wide_table_is_matched_in_pairs_with_the_same_groups(
+    realm: Realm, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = cache(realm)
+    table(kept, realm)
+    # A subscriber with two, and one whose table is the last one with something on top; some whose tokens have ended.
+    realm.subscribe("ticks", "s1", "price > 0", "another")
+    made = table(kept, realm)
+    assert isinstance(compiled(made), ChangedIndex) and not made.one_each
+    until = made.until_us.copy()
+    until[::3] = 0
+    made = replace(made, until_us=until).at(realm.clock())
+    in_words = grouped(made, realm)
+    monkeypatch.setattr(matching, "WIDE", 1)
+    monkeypatch.setattr(matching, "MAX_PAIRS", most)
+    found = matching.match(admitted(), made).subscriptions
+    assert isinstance(found, MatchedPairs) is (most > 3)
+    in_pairs = grouped(made, realm)
+    assert in_words.events.size and np.array_equal(in_pairs.events, in_words.events)
+    assert np.array_equal(in_pairs.groups[in_pairs.group_of], in_words.groups[in_words.group_of])
+
+
+def test_who_is_suspended_matches_nothing_in_pairs_either(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
+    realm.subscribe("ticks", "s1", "price > 0", "another")
+    made = table(cache(realm), realm)
+    over = np.zeros(len(made.ids), np.bool_)
+    over[::2] = True
+    monkeypatch.setattr(matching, "WIDE", 1)
+    monkeypatch.setattr(AttributeIndex, "over_budget", lambda *_: over)
+    found = matching.match(admitted(), made)
+    assert isinstance(found.subscriptions, MatchedPairs) and found.suspended == tuple(np.flatnonzero(over).tolist())
+    assert found.subscriptions.events.size and not over[found.subscriptions.subscriptions].any()

@@ -15,14 +15,25 @@ SUITES: Final[dict[str, tuple[str, ...]]] = {
     "admit": ("admit",),
     "layered": ("layered",),
     "attribute": ("attribute", "attribute_cores"),
-    "end-to-end": ("end_to_end_publish", "end_to_end_open", "end_to_end_spark_read", "end_to_end_label_hash"),
+    "end-to-end": (
+        "end_to_end_publish",
+        "end_to_end_open",
+        "end_to_end_spark_read",
+        "end_to_end_label_hash",
+        "end_to_end_subscriptions",
+    ),
     "network": ("network_clients", "network_fan_out", "network_latency"),
     "searchable": ("searchable_prefilter", "searchable_match", "searchable_mqtt"),
 }
 
 
-def rows(suite: str) -> Iterator[BenchRow]:
-    """Measures a suite, row by row as they are asked for."""
+#: Those that know smaller sizes, for a first look.
+QUICK: Final = frozenset({"end_to_end_subscriptions"})
+
+
+def rows(suite: str, *, quick: bool = False) -> Iterator[BenchRow]:
+    """Measures a suite, row by row as they are asked for; `quick`: at smaller sizes, where it knows some."""
     for module in SUITES[suite]:
         # Imported when it is measured: naming the suites needs none of what they need.
-        yield from import_module(f"sealcast.bench.{module}").rows()
+        measured = import_module(f"sealcast.bench.{module}")
+        yield from measured.rows(quick=True) if quick and module in QUICK else measured.rows()

@@ -31,7 +31,7 @@ from sealcast.filters.index import ChangedIndex, Index
 from sealcast.filters.index.changed import NEW
 from sealcast.filters.tree import Condition
 from sealcast.model import Schema
-from sealcast.model.stages import Admitted
+from sealcast.model.stages import Admitted, MatchedPairs
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.machine import RealmState, Topic
 
@@ -63,6 +63,14 @@ class MeteredIndex(Protocol):
         """Subscriptions that are suspended for these events, by whose they are; None for none."""
 
 
+@runtime_checkable
+class SparseIndex(Protocol):
+    """One that finds pairs at the price of the pairs, however many subscriptions there are."""
+
+    def few_pairs(self, admitted: Admitted, unasked: Bools | None, most: int, /) -> MatchedPairs | None:
+        """Matches like `match`; None if there are more than `most` pairs. Whoever is not asked matches nothing."""
+
+
 class Indexing(Protocol):
     """Makes the indices of one topic's tables, one after the other. What they share it keeps."""
 
@@ -79,10 +87,20 @@ class AttributeIndex:
     unreadable: Bools | None = None
 
     def match(self, admitted: Admitted, unasked: Bools | None = None) -> bits.Words:
-        # Cut out only when some filter (XPath) reads them: most tables never do.
-        payloads = admitted.payloads() if self.compiled.reads_payloads else None
-        found = self.compiled.match(admitted.columns, payloads, unasked)
+        found = self.compiled.match(admitted.columns, self._payloads(admitted), unasked)
         return found if unasked is None else found & ~bits.mask(unasked)
+
+    def few_pairs(self, admitted: Admitted, unasked: Bools | None, most: int) -> MatchedPairs | None:
+        found = self.compiled.few_pairs(admitted.columns, self._payloads(admitted), unasked, most)
+        if found is None or unasked is None:
+            return None if found is None else MatchedPairs(*found)
+        events, subscriptions = found
+        asked = ~unasked[subscriptions]
+        return MatchedPairs(events[asked], subscriptions[asked])
+
+    def _payloads(self, admitted: Admitted) -> Sequence[bytes] | None:
+        """Cut out only when some filter (XPath) reads them: most tables never do."""
+        return admitted.payloads() if self.compiled.reads_payloads else None
 
     def over_budget(self, admitted: Admitted, owners: Ints) -> Bools | None:
         over = over_budget(self.compiled, owners, admitted)

@@ -20,6 +20,7 @@ def bench(
             help="kernels, pipeline, groupkeys, admit, layered, attribute, network, searchable or end-to-end; else all."
         ),
     ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, where a row knows some.")] = False,
 ) -> None:
     """What the hot paths cost beside the physical limit, the naive way, or themselves at another size.
 
@@ -32,7 +33,7 @@ def bench(
     measured = []
     for name in [suite] if suite is not None else SUITES:
         talk.note(f"measuring {name} ...")
-        for row in rows(name):
+        for row in rows(name, quick=quick):
             talk.note(f"  {row.name}: {row.ratio:.3g}")
             measured.append((name, row))
     documents = [

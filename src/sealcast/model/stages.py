@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from sealcast.model.rejection import Rejection
 
@@ -83,12 +83,20 @@ class Admitted:
         return [message[start:] for message, start in zip(self.messages, self.payload_start.tolist(), strict=True)]
 
 
+class MatchedPairs(NamedTuple):
+    """Which events match which subscriptions of the pinned table, a pair each, by event."""
+
+    events: Ints
+    subscriptions: Ints
+
+
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Which subscriptions each event matches: bit i of an event's words is subscription i of the pinned table."""
+    """Which subscriptions each event matches: bit i of an event's words is subscription i of the pinned table. Where
+    the table is much wider than what matches, pairs."""
 
     admitted: Admitted
-    subscriptions: Words
+    subscriptions: Words | MatchedPairs
     #: Those that were not asked, since it would have cost more than their subscriber may ask for.
     suspended: tuple[int, ...] = ()
 

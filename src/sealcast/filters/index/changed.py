@@ -16,7 +16,7 @@ import pyarrow as pa
 from sealcast.errors import Misuse
 from sealcast.filters.bits import Words, bit_of, words_for
 from sealcast.filters.index.boxes import Ids
-from sealcast.filters.index.core import Index
+from sealcast.filters.index.core import NO_LIMIT, Index
 from sealcast.filters.tree import Condition
 from sealcast.filters.vector.axes import Bools
 from sealcast.filters.work import Measure
@@ -100,14 +100,25 @@ class ChangedIndex:
         self, columns: pa.RecordBatch, payloads: Sequence[bytes] | None = None, unasked: Bools | None = None
     ) -> tuple[Ids, Ids]:
         """As `Index.pairs`, in the places of the new table."""
+        found = self.few_pairs(columns, payloads, unasked, NO_LIMIT)
+        assert found is not None
+        return found
+
+    def few_pairs(
+        self, columns: pa.RecordBatch, payloads: Sequence[bytes] | None, unasked: Bools | None, most: int
+    ) -> tuple[Ids, Ids] | None:
+        """As `Index.few_pairs`, in the places of the new table."""
         gone = self.base_places < 0
         some = unasked if unasked is not None else np.zeros(self.count, np.bool_)
         # Who is gone is not asked either.
         old_unasked = np.where(gone, True, some.take(self.base_places, mode="clip")) if self.count else gone
-        events, old = self.base.pairs(columns, payloads, old_unasked if old_unasked.any() else None)
+        before = self.base.few_pairs(columns, payloads, old_unasked if old_unasked.any() else None, most)
+        added = None if before is None else self.fresh.few_pairs(columns, payloads, some[self.fresh_places], most)
+        if before is None or added is None:
+            return None
+        (events, old), (fresh_events, new) = before, added
         subscriptions = self.base_places.take(old)
         kept = subscriptions >= 0
-        fresh_events, new = self.fresh.pairs(columns, payloads, some[self.fresh_places])
         keys = np.concatenate(
             [
                 events[kept] * self.count + subscriptions[kept],

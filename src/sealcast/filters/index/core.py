@@ -38,6 +38,8 @@ from sealcast.model.schema import Schema
 CHUNK_EVENTS: Final = 2_048
 #: From this size on, memory comes from the system, cleared already: clearing it again would double the cost.
 _FRESH_BYTES: Final = 32 << 20
+#: More pairs than any batch has.
+NO_LIMIT: Final = 1 << 62
 #: Bytes of an answer's words that are held at a time where only pairs are asked for.
 _DENSE_BYTES: Final = 8 << 20
 
@@ -139,19 +141,22 @@ class Index:
 
         Its cost follows the matches; that of `match` also the width of the table, since it clears every word.
         """
-        found, asking = [np.empty(0, np.int64)], self._asking(unasked)
+        found = self.few_pairs(columns, payloads, unasked, NO_LIMIT)
+        assert found is not None
+        return found
+
+    def few_pairs(
+        self, columns: pa.RecordBatch, payloads: Sequence[bytes] | None, unasked: Bools | None, most: int
+    ) -> tuple[Ids, Ids] | None:
+        """The pairs; None as soon as there are more than `most` of them, which nobody should hold as pairs."""
+        found, asking, left = [np.empty(0, np.int64)], self._asking(unasked), most
         for start, stop, places in self._chunks(columns):
-            rows = np.arange(stop - start)
             keys: list[Ids] = []
-            if self.dense is not None:
-                keys.append(self._dense_keys(places, rows))
-            for part in self.parts:
-                if part.plain:
-                    for entries, firsts in part.finder.match(places, rows * self.count):
-                        subscriptions, firsts = part.matches(entries, firsts, self.fan)
-                        keys.append(subscriptions + firsts)
-            evaluator = self._evaluator(columns, payloads, start, stop)
-            keys.extend(s + e * self.count for s, e in self._late(places, rows, evaluator, asking))
+            for some in self._keys(columns, payloads, start, stop, places, asking):
+                keys.append(some)
+                left -= some.size
+                if left < 0:
+                    return None
             if keys:
                 merged = np.sort(np.concatenate(keys))
                 fresh = np.ones(merged.size, np.bool_)
@@ -160,6 +165,28 @@ class Index:
         whole = np.concatenate(found)
         events = whole // max(1, self.count)
         return events, whole - events * self.count
+
+    def _keys(
+        self,
+        columns: pa.RecordBatch,
+        payloads: Sequence[bytes] | None,
+        start: int,
+        stop: int,
+        places: Sequence[Places],
+        asking: Bools | None,
+    ) -> Iterator[Ids]:
+        """Pairs of one chunk of events, each as one number."""
+        rows = np.arange(stop - start)
+        if self.dense is not None:
+            yield from self._dense_keys(places, rows)
+        for part in self.parts:
+            if part.plain:
+                for entries, firsts in part.finder.match(places, rows * self.count):
+                    subscriptions, firsts = part.matches(entries, firsts, self.fan)
+                    yield subscriptions + firsts
+        evaluator = self._evaluator(columns, payloads, start, stop)
+        for subscriptions, events in self._late(places, rows, evaluator, asking):
+            yield subscriptions + events * self.count
 
     def _chunks(self, columns: pa.RecordBatch) -> Iterator[tuple[int, int, list[Places]]]:
         places = self._places(columns)
@@ -178,17 +205,15 @@ class Index:
         here = None if payloads is None else payloads[start:stop]
         return Evaluator(columns.slice(start, stop - start), self.schema, here, self._prepared)
 
-    def _dense_keys(self, places: Sequence[Places], rows: Ids) -> Ids:
+    def _dense_keys(self, places: Sequence[Places], rows: Ids) -> Iterator[Ids]:
         assert self.dense is not None
-        keys: list[Ids] = []
         step = max(64, _DENSE_BYTES // (8 * self.words))
         for start in range(0, rows.size, step):
             some = rows[start : start + step]
             words = np.zeros((some.size, self.words), np.uint64)
             self.dense.match([p.slice(start, start + some.size) for p in places], some.size, words)
             first = some * self.count
-            keys.append(set_bits(words, first, first)[0])
-        return np.concatenate(keys)
+            yield set_bits(words, first, first)[0]
 
     def _places(self, columns: pa.RecordBatch) -> list[Places]:
         names = columns.schema.names
