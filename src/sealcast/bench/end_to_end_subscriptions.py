@@ -1,7 +1,7 @@
 """`subscriptions` and its kin of suite `end-to-end`: a topic with a million subscriptions beside one with a tenth.
 
-    subscriptions         CPU from nothing in memory to a table that is matched by: the registry's state, filters opened,
-                          parsed and compiled
+    subscriptions         CPU from nothing in memory to a table that is matched by: the registry's state, and filters
+                          opened, parsed and compiled
     subscriptions-match   CPU of matching and grouping the same number of events, as many matches each
     subscriptions-add     CPU from one more subscription to a table that has it, in a broker that stands, over loading
     subscriptions-memory  bytes that a loaded subscription takes: state, filter in clear, and index
