@@ -23,13 +23,16 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sealcast.errors import SealcastError, Unavailable
 from sealcast.pipeline.session import THREADLESS
 from tests.pipeline.drivers import ROOT
 from tests.soak.journal import Journal, Published
 from tests.soak.world import events, named
+
+if TYPE_CHECKING:
+    from sealcast.clients.publisher import Publisher
 
 MODULES: Final = (
     "sealcast.cli.main",
@@ -52,7 +55,7 @@ PAUSE_S: Final = 0.3
 
 def publish(asked: dict[str, Any], journal: Journal) -> None:
     """Publishes up to the number that stands in the file `allowance`, which grows. With `room`, its files cannot grow
-    by more than so many bytes, until it was refused once."""
+    by more than so many bytes, until it was refused once. With `pause`, it rests after each frame."""
     from sealcast.clients.publisher import Publisher
 
     number = Published(Path(asked["journal"])).next
@@ -61,15 +64,21 @@ def publish(asked: dict[str, Any], journal: Journal) -> None:
             allowed = int(Path(asked["allowance"]).read_text() or 0)
             count = asked["frame"]
             if number + count > allowed or publisher.waiting() > AHEAD:
+                publisher.flush()
                 time.sleep(PAUSE_S)
                 continue
             made = events(asked["name"], number, count)
             journal.note("begin", number, count)
             number += count
-            size = max((file.stat().st_size for file in publisher.directory.rglob("*.seg")), default=0)
-            with on_full_disk(size, asked.get("room")):
+            with on_full_disk(_largest(publisher) if "room" in asked else 0, asked.get("room")):
                 publisher.publish(made)
             journal.note("acknowledged")
+            time.sleep(asked.get("pause", 0.0))
+
+
+def _largest(publisher: Publisher) -> int:
+    """The size of the segment that it writes to."""
+    return max((file.stat().st_size for file in publisher.directory.rglob("*.seg")), default=0)
 
 
 def subscribe(asked: dict[str, Any], journal: Journal) -> None:
@@ -79,7 +88,7 @@ def subscribe(asked: dict[str, Any], journal: Journal) -> None:
 
     with Subscriber(asked["realm"], asked["topic"], asked["name"]) as reader:
         while True:
-            found = reader.poll(asked.get("batch", 700))
+            found = reader.poll(asked.get("batch", 700), asked.get("wait", 0.0))
             if reader.dropped:
                 journal.note("dropped", reader.dropped.repeated + reader.dropped.misrouted)
                 raise AssertionError(f"a broker sent what it should not: {reader.dropped}")

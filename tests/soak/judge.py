@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import mmap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,10 +47,17 @@ class Verdict:
         return {**vars(self), "errors": dict(self.errors)}
 
 
-def judge(journals: Path, topic: str, ordered: bool) -> Verdict:
-    verdict = Verdict()
-    published = {name: Published(journals / f"{topic}-publisher-{name}") for name in PUBLISHERS}
-    received = {name: Received(journals / f"{topic}-subscriber-{name}") for name in SHARES[topic].subscribers}
+def judge(
+    journals: Path,
+    topic: str,
+    ordered: bool,
+    publishers: Sequence[str] = PUBLISHERS,
+    subscribers: Sequence[str] | None = None,
+) -> Verdict:
+    """By default of all who take part in a campaign."""
+    verdict, readers = Verdict(), SHARES[topic].subscribers if subscribers is None else subscribers
+    published = {name: Published(journals / f"{topic}-publisher-{name}") for name in publishers}
+    received = {name: Received(journals / f"{topic}-subscriber-{name}") for name in readers}
     verdict.handed_again = sum(each.again for each in received.values())
     for client in (*published.values(), *received.values()):
         for error in client.errors:

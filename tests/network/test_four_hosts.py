@@ -1,0 +1,71 @@
+"""A gateway, a publisher and two subscribers on four hosts: cables are cut, the gateway is killed, and nothing is lost,
+nothing comes twice, and the order is kept. Judged by what the clients wrote down, by `check` and by `confirm`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.network.deployment import PUBLISHER, READERS, Deployment
+from tests.network.hosts import Network
+
+EVENTS_BEFORE = 200
+
+
+def ordeal(network: Callable[..., Network], directory: Path, seed: int, cuts: int, deaths: list[list[str]]) -> None:
+    """So many cuts at random moments, of random cables; and in some of these moments, somebody dies."""
+    dice = Random(seed)
+    hosts = network("gate", "north", "south", "east")
+    realm = Deployment(hosts, directory / "journals", "endpoint")
+    realm.found("--partitions", "2")
+    for host, name in zip(("north", "south", "east"), (PUBLISHER, *READERS), strict=True):
+        realm.join(hosts[host], name)
+    for name in READERS:
+        realm.subscribe(name)
+    realm.run("run", realm.gate, "run", "--master", "local[1]", "--every", "1 second", ready="running")
+    realm.allow(EVENTS_BEFORE)
+    for name in READERS:
+        realm.client("subscriber", name)
+    realm.client("publisher", PUBLISHER)
+    realm.arrive()
+
+    realm.allow()
+    die_at = dict(zip(sorted(dice.sample(range(cuts), len(deaths))), deaths, strict=True))
+    for moment in range(cuts):
+        dying, cut_first = die_at.get(moment, []), dice.random() < 0.5
+        time.sleep(dice.uniform(0.0, 2.0))
+        if not cut_first:
+            realm.restart(*dying)
+        cable = hosts[dice.choice(sorted(hosts))]
+        cable.cut()
+        if cut_first:
+            realm.restart(*dying)
+        time.sleep(dice.uniform(0.2, 8.0))
+        cable.heal()
+    during = realm.published().next
+    realm.allow(during + EVENTS_BEFORE)
+    realm.arrive()
+
+    verdict = realm.finish()
+    (directory / "verdict.json").write_text(json.dumps(verdict.as_json()))
+    assert verdict.ok, (verdict, realm.told())
+    assert EVENTS_BEFORE < during < verdict.events, "events were published before, during and after"
+    said = realm.checked(realm.gate)
+    assert (said["events"], said["deliveries"]) == (verdict.events, verdict.deliveries)
+
+
+@pytest.mark.timeout(900)
+def test_two_cuts_and_a_kill(network: Callable[..., Network], tmp_path: Path) -> None:
+    ordeal(network, tmp_path, seed=1, cuts=2, deaths=[["gateway"]])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", range(3))
+def test_ten_cuts_and_the_death_of_all_that_serves(network: Callable[..., Network], tmp_path: Path, seed: int) -> None:
+    ordeal(network, tmp_path, seed, cuts=10, deaths=[["gateway"], ["gateway", "serve"], ["gateway", "serve", "run"]])
