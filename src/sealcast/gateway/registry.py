@@ -64,8 +64,10 @@ async def changes(hub: Hub, asked: ApiCall) -> CborAnswer:
     """The transactions after a version."""
     after, max_bytes = asked.number("after"), asked.number("max_bytes")
     await asked.wait(hub.newest.after(after))
-    if hub.newest.version <= after:
-        return CborAnswer({"rows": [], "newest": hub.newest.version})
+    if hub.newest.version == after:
+        return CborAnswer({"rows": [], "newest": after})
+    # Rows are read as they are now, so that a caller may be ahead of what this gateway has looked at. It is told what
+    # there is: an older version would be taken for a registry that was put back.
     rows, newest = await hub.workers.run(lambda: hub.realm.registry.rows(after, max_bytes))
     return CborAnswer({"rows": [list(row) for row in rows], "newest": newest})
 
