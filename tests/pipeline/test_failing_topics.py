@@ -9,18 +9,22 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
-from sealcast.errors import Corrupt, NotFound, SealcastError
+from sealcast.errors import Corrupt, NotFound, SealcastError, Unavailable
 from sealcast.log import failing
 from sealcast.log.failing import FailureNote
 from sealcast.model import Event, Schema
 from sealcast.pipeline import attempts, run
 from sealcast.pipeline.attempts import Attempts
+from sealcast.pipeline.failures import explain
 from sealcast.pipeline.metrics import Metrics
+from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.port import witness_side
 from sealcast.protections.steps import StepName
+from sealcast.transports.problems import GatewayUnreachable
 from sealcast.trust.deployment import Realm
 from tests.cli.shell import sealcast
 
@@ -70,7 +74,42 @@ def noted(realm: Realm, topic: str) -> list[FailureNote]:
     return list(failing.notes(realm.paths.topic(topic).root))
 
 
+def test_a_machine_that_is_away_is_known_by_sparks_report() -> None:
+    """Workers read from other brokers' machines. What they raise comes back as text."""
+    said = (
+        "an exception was thrown\nsealcast.transports.problems.GatewayUnreachable: nobody is there\nhint: try again\n"
+    )
+    found = explain(PySparkException(said))
+    assert type(found) is GatewayUnreachable
+    assert (found.message, found.hint) == ("nobody is there", "try again")
+    assert type(explain(PySparkException("sealcast.errors.Corrupt: it is damaged\n"))) is Corrupt
+    assert type(explain(PySparkException("sealcast.nowhere.Strange: what?\n"))) is Unavailable
+
+
 # --- on Spark -------------------------------------------------------------------------------------------
+
+
+def test_a_run_of_one_topic_waits_for_a_machine_that_is_away(
+    spark: SparkSession, realm: Realm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "FIRST_DELAY", 0.2)
+    told, left, prepare = list[SealcastError](), [3], FramesStep.prepare
+
+    def away(self: FramesStep) -> None:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise GatewayUnreachable("the broker above cannot be reached")
+        prepare(self)
+
+    monkeypatch.setattr(FramesStep, "prepare", away)
+    publish(realm, GOOD, 1, 2)
+    with run.start(realm.paths.root, [GOOD], spark=spark, on_failure=lambda *said: told.append(said[1])) as pipeline:
+        eventually(lambda: opened(realm, GOOD) == [1, 2])
+        pipeline.wait(lambda: True)
+    assert [type(error) for error in told] == [GatewayUnreachable] * 3
+    left[0] = 1
+    with pytest.raises(GatewayUnreachable), run.start(realm.paths.root, [GOOD], spark=spark, once=True) as pipeline:
+        pipeline.wait()
 
 
 def test_others_go_on_and_the_topic_is_shown_and_tried_again(

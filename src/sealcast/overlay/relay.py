@@ -15,14 +15,18 @@ from sealcast.log.failing import FailureNote
 from sealcast.overlay import moves
 from sealcast.overlay.filter_keys import FilterKeyHandover
 from sealcast.overlay.routing import Forwarder, Link
+from sealcast.transports.problems import GatewayUnreachable
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.handles import BrokerRealm, OpenRealm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.state import RealmState
+from sealcast.trust.storage.trouble import CommitLost
 
 IDLE_SECONDS: Final = 0.1
 #: After a turn that failed.
 FAILED_SECONDS: Final = 5.0
+#: Another machine, or the way to it, is down for now. The next turn goes on where this one stopped.
+AWAY: Final = (GatewayUnreachable, CommitLost)
 
 
 def brokers_here(realm: OpenRealm, state: RealmState, node: str | None = None) -> list[str]:
@@ -52,8 +56,11 @@ class Relay(Closing):
         self.failure: SealcastError | None = None
 
     def once(self) -> dict[Link, int]:
-        """Frames that went over each link. All are tried before what went wrong with one is raised."""
+        """Frames that went over each link. All are tried before what went wrong with one is raised. A machine that
+        cannot be reached is nothing wrong: what is for it waits, and `sealcast status` says so."""
         sent: dict[Link, int] = {}
+        if len(self._realm.state().brokers()) < 2:
+            return sent
         for forwarder in self._forwarders:
             sent |= forwarder.once()
         self._handover.once()
@@ -61,7 +68,8 @@ class Relay(Closing):
         failures = {link: error for forwarder in self._forwarders for link, error in forwarder.failures.items()}
         self._note(failures)
         for error in failures.values():
-            raise error
+            if not isinstance(error, AWAY):
+                raise error
         return sent
 
     def _note(self, failures: Mapping[Link, SealcastError]) -> None:
@@ -82,6 +90,8 @@ class Relay(Closing):
         while not self._stop.is_set():
             try:
                 pause, self.failure = (0.0 if any(self.once().values()) else IDLE_SECONDS), None
+            except AWAY:  # where the registry is written, say
+                pause, self.failure = FAILED_SECONDS, None
             except SealcastError as error:
                 pause, self.failure = FAILED_SECONDS, error
             self._stop.wait(pause)

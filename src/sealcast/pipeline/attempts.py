@@ -20,6 +20,7 @@ from sealcast.errors import Locked, SealcastError, Unavailable
 from sealcast.log import failing
 from sealcast.log.failing import FailureNote
 from sealcast.model.rejection import Reason
+from sealcast.overlay.relay import AWAY
 from sealcast.pipeline.checkpoints import drop_foreign
 from sealcast.pipeline.failures import explain, explained
 from sealcast.pipeline.metrics import FinishedBatch, Metrics, finished
@@ -30,6 +31,8 @@ from sealcast.trust.layout import Layout
 #: How long the first attempt after a failure is waited for, and the longest that any is.
 FIRST_DELAY: Final = 1.0
 LONGEST_DELAY: Final = 300.0
+#: And the longest where another machine could not be reached: it may be back at any moment.
+LONGEST_AWAY: Final = 15.0
 #: How long a stop waits for the micro-batch at hand. What it interrupts is done again at the next start.
 STOP_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.05
@@ -150,7 +153,13 @@ class Attempts:
     @property
     def delay(self) -> float:
         """How long after its last failure it is begun again."""
-        return float(min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(self._failures - 1, 30)))
+        longest = LONGEST_AWAY if self.is_away else LONGEST_DELAY
+        return float(min(longest, FIRST_DELAY * 2 ** min(self._failures - 1, 30)))
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it failed because another machine cannot be reached now."""
+        return isinstance(self.failure, AWAY)
 
     # --- inside -----------------------------------------------------------------------------------
 

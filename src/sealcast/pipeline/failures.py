@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -10,10 +11,9 @@ from typing import Final
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from sealcast import errors
 from sealcast.errors import HINT, DiskFull, Rejected, SealcastError, Unavailable
 
-_OUR_ERROR: Final = re.compile(rf"^sealcast\.errors\.(\w+): (.*)$(?:\n{HINT}(.*)$)?", re.MULTILINE)
+_OUR_ERROR: Final = re.compile(rf"^(sealcast(?:\.\w+)+)\.(\w+): (.*)$(?:\n{HINT}(.*)$)?", re.MULTILINE)
 _WORKER_GONE: Final = re.compile(r"Python worker (exited|failed to connect)|Connection reset|Broken pipe|EOFException")
 _KILLED: Final = "was it killed, or short of memory? start again: nothing is lost, it goes on where it was"
 
@@ -22,9 +22,10 @@ def explain(failure: PySparkException) -> SealcastError:
     """Our own error again, out of Spark's report of it; else Unavailable, with the first line of the report."""
     text = str(failure)
     if told := _OUR_ERROR.search(text):
-        kind = getattr(errors, told.group(1), Unavailable)
+        module, name, message, hint = told.groups()
+        kind = getattr(sys.modules.get(module), name, Unavailable)
         simple = issubclass(kind, SealcastError) and kind.__init__ is SealcastError.__init__
-        return (kind if simple else Rejected)(told.group(2), hint=told.group(3))
+        return (kind if simple else Rejected)(message, hint=hint)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     cause = next((line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)), lines[0] if lines else "")
     if "No space left on device" in cause:

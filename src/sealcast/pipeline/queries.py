@@ -113,8 +113,9 @@ class Pipeline(Closing):
     """Running queries. Leaving its block stops them in good order.
 
     A thread watches them. In a run of several topics a query that fails is tried again, and the others go on; a run of
-    one topic ends with its failure. With `once` the others are drained, nothing is tried again, and a query that has
-    nothing to take is not begun. Spark is started for the first query that is begun, so not at all without one.
+    one topic ends with its failure, unless it is another machine that cannot be reached now: that may be back at any
+    moment. With `once` the others are drained, nothing is tried again, and a query that has nothing to take is not
+    begun. Spark is started for the first query that is begun, so not at all without one.
     """
 
     def __init__(self, spark: Callable[[], SparkSession], options: Options) -> None:
@@ -158,7 +159,7 @@ class Pipeline(Closing):
             self._first = [attempts for attempts in self._first if attempts in waiting]
             if not waiting:
                 self._later.clear()
-        if self._first or self._later:
+        if not once or self._first or self._later:  # what could not be begun now is tried again
             self._started = self._start_spark()
         for attempts in self._first:
             attempts.begin()
@@ -248,7 +249,12 @@ class Pipeline(Closing):
 
     @property
     def _tries_again(self) -> bool:
-        return not self._options.get("once") and not self._alone
+        """Whether there may be something to do though nothing runs."""
+        return any(map(self._is_retried, self._attempts))
+
+    def _is_retried(self, attempts: Attempts) -> bool:
+        """Whether a query is begun again after it has failed as it did."""
+        return not self._options.get("once") and (not self._alone or attempts.is_away)
 
     def _watch(self) -> None:
         try:
@@ -265,7 +271,7 @@ class Pipeline(Closing):
             self._count(attempts.look())
             if attempts.failure is not failed_before:
                 self._tell(attempts)
-            if self._tries_again and attempts.due():
+            if self._is_retried(attempts) and attempts.due():
                 if attempts.hold():
                     attempts.begin()
                 self._tell(attempts)
@@ -276,8 +282,8 @@ class Pipeline(Closing):
 
     def _tell(self, attempts: Attempts) -> None:
         """Says that a query failed, if it did, and that it is tried again, if it is."""
-        on_failure = self._options.get("on_failure")
-        if attempts.failure is not None and on_failure is not None and not attempts.active and self._tries_again:
+        on_failure, retried = self._options.get("on_failure"), self._is_retried(attempts)
+        if attempts.failure is not None and on_failure is not None and not attempts.active and retried:
             on_failure(attempts.names[0].topic, attempts.failure, attempts.delay)
 
     def _count(self, batches: Sequence[FinishedBatch]) -> None:
@@ -298,8 +304,9 @@ class Pipeline(Closing):
             raise self.relay.failure
 
     def _raise_failure(self) -> None:
+        """What went wrong with a run that is to end by it."""
         for attempts in self._attempts:
-            if attempts.failure is not None:
+            if attempts.failure is not None and not (self._alone and self._is_retried(attempts)):
                 raise attempts.failure
 
 

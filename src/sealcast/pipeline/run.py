@@ -45,7 +45,8 @@ def start(realm: str | Path | BrokerRealm, topics: Sequence[str] = (), **options
         for query in queries:
             pipeline.add(query)
         pipeline.begin()
-        if not once and len(opened.state().brokers()) > 1:
+        if not once:
+            # Also where there is one broker: others may come while this runs.
             admitting = dict.fromkeys(query.names[0].broker for query in queries if query.reads_frames)
             pipeline.beside(relay := Relay(opened, list(admitting), topics))
             pipeline.relay = relay
