@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sealcast import Subscriber
 from sealcast.control.reception import Reception, invite
 from sealcast.gateway.hub import Hub
 from sealcast.gateway.running import GatewayService
@@ -16,11 +18,11 @@ from sealcast.protections.steps import StepName
 from sealcast.transports.address import GatewayAddress
 from sealcast.trust import deployment, joining
 from sealcast.trust.certificates.roles import Role
-from sealcast.trust.handles import BrokerRealm, GatewayRealm
+from sealcast.trust.handles import BrokerRealm, EntityRealm, GatewayRealm
 from sealcast.trust.realm.changes import AnnounceGateway
 from sealcast.trust.registry import now_us
 from tests.clients.layered_pump import admit_all, hop_all
-from tests.remote.world import PATIENCE_S, Served
+from tests.remote.world import PATIENCE_S, TOPIC, Served
 
 HOUR_US = 3_600_000_000
 
@@ -99,3 +101,50 @@ def pump_node(realm: BrokerRealm, topic: str, node: str) -> int:
     if realm.paths.topic(topic, node).frames_root.is_dir():
         moved += sum(admit_all(realm, topic, node).values())  # type: ignore[arg-type]
     return moved + sum(hop_all(name, lambda piece: piece).values())
+
+
+def payloads(home: EntityRealm, name: str, world: Served, timeout: float = 60.0) -> list[bytes]:
+    """What a reader gets and acknowledges; where nothing is expected, it need not wait for it."""
+    with world.side.key_asker(home, TOPIC, name) as ask, Subscriber(home, TOPIC, name, ask=ask) as sub:
+        got = [event.payload for event in sub.poll(timeout=timeout)]
+        sub.ack()
+        return got
+
+
+class Tree:
+    """A layered topic: its root where the realm is, and brokers below it on machines of their own, side by side or one
+    below the other."""
+
+    def __init__(self, world: Served, below: list[BrokerMachine], *, chain: bool = False) -> None:
+        self.world, self.root = world, f"{TOPIC}-node-1"
+        self.below = {machine.name: machine for machine in below}
+        above = self.root
+        for name in self.below:
+            world.realm.place_node(TOPIC, name, under=above)
+            above = name if chain else above
+
+    def settle(self) -> None:
+        """Until nothing moves any more."""
+        while sum(self.turn(name) for name in (self.root, *self.below)):
+            pass
+
+    def hear(self, readers: dict[str, EntityRealm]) -> None:
+        """Until the filters of these have come to the root. A reader learns of a new publisher within a second or so,
+        and says then what it wants."""
+        until = time.monotonic() + PATIENCE_S
+        while len(self.senders()) < len(readers):
+            assert time.monotonic() < until
+            for name, home in readers.items():
+                with Subscriber(home, TOPIC, name) as early:
+                    assert early.poll() == []
+            self.settle()
+
+    def senders(self) -> set[str]:
+        """Whom the root hands events on to."""
+        step = HopStep.of(StepName(str(self.world.realm.paths.root), TOPIC, self.root, HOPS))
+        fold = step.keeper._log.fold()
+        return {stream.sender for tree in fold.trees.values() for stream in tree.rows}
+
+    def turn(self, name: str) -> int:
+        realm = self.below[name].realm if name in self.below else self.world.realm
+        return pump_node(realm, TOPIC, name)

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
-from sealcast import Publisher, Subscriber
+from sealcast import Publisher
 from sealcast.gateway import access
 from sealcast.model.protection import protection_of
 from sealcast.overlay import moves
 from sealcast.overlay.filter_keys import FilterKeyHandover
 from sealcast.overlay.routing import Forwarder
-from sealcast.protections.layered.node import HOPS, HopStep
-from sealcast.protections.steps import StepName
 from sealcast.transports.address import GatewayAddress
 from sealcast.transports.problems import GatewayRefused, MirrorBehind
 from sealcast.trust.gateway_site import Around, GatewaySite
-from sealcast.trust.handles import EntityRealm
 from sealcast.trust.layout import read_mark
 from sealcast.trust.realm.changes import AnnounceGateway
 from tests.clients.pump import pump
-from tests.remote.machines import BrokerMachine, machines, pump_node
-from tests.remote.world import PATIENCE_S, TOPIC, Served, events, served
-
-
-def payloads(home: EntityRealm, name: str, world: Served) -> list[bytes]:
-    with world.side.key_asker(home, TOPIC, name) as ask, Subscriber(home, TOPIC, name, ask=ask) as sub:
-        got = [event.payload for event in sub.poll(timeout=60)]
-        sub.ack()
-        return got
+from tests.remote.machines import Tree, machines, payloads
+from tests.remote.world import TOPIC, events, served
 
 
 def test_endpoint_frames_travel_between_brokers_on_two_machines(tmp_path: Path) -> None:
@@ -54,42 +43,6 @@ def test_endpoint_frames_travel_between_brokers_on_two_machines(tmp_path: Path) 
         assert sorted(payloads(bob, "bob", world)) == [b"at 1", b"at 2", b"at 3", b"at 4"]
 
 
-class Tree:
-    """A layered topic: its root where the realm is, two brokers below it on machines of their own."""
-
-    def __init__(self, world: Served, below: list[BrokerMachine]) -> None:
-        self.world, self.root = world, f"{TOPIC}-node-1"
-        self.below = {machine.name: machine for machine in below}
-        for name in self.below:
-            world.realm.place_node(TOPIC, name, under=self.root)
-
-    def settle(self) -> None:
-        """Until nothing moves any more."""
-        while sum(self.turn(name) for name in (self.root, *self.below)):
-            pass
-
-    def hear(self, readers: dict[str, EntityRealm]) -> None:
-        """Until the filters of these have come to the root. A reader learns of a new publisher within a second or so,
-        and says then what it wants."""
-        until = time.monotonic() + PATIENCE_S
-        while self.rows() < len(readers):
-            assert time.monotonic() < until
-            for name, home in readers.items():
-                with Subscriber(home, TOPIC, name) as early:
-                    assert early.poll() == []
-            self.settle()
-
-    def rows(self) -> int:
-        """Whom the root hands events on to."""
-        step = HopStep.of(StepName(str(self.world.realm.paths.root), TOPIC, self.root, HOPS))
-        fold = step.keeper._log.fold()
-        return len({stream.sender for tree in fold.trees.values() for stream in tree.rows})
-
-    def turn(self, name: str) -> int:
-        realm = self.below[name].realm if name in self.below else self.world.realm
-        return pump_node(realm, TOPIC, name)
-
-
 def test_a_layered_tree_on_three_machines(tmp_path: Path) -> None:
     layered = protection_of("layered")
     with served(tmp_path, layered, nodes=1) as world, machines(world, "lyon", "metz") as below:
@@ -110,7 +63,7 @@ def test_a_layered_tree_on_three_machines(tmp_path: Path) -> None:
             below[1].start_gateway()
         for home, name in ((ann, "ann"), (bob, "bob")):
             assert payloads(home, name, world) == [b"at 5", b"at 7", b"at 8"]
-            assert payloads(home, name, world) == []
+            assert payloads(home, name, world, timeout=0.0) == []
 
 
 def test_a_brokers_machine_has_its_own_secrets_and_its_own_disk(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""sealcast broker: add, reach, list, show."""
+"""sealcast broker: add, reach, leave, list, show."""
 
 from __future__ import annotations
 
@@ -70,6 +70,52 @@ def reach(
     version = here.registry.apply(AnnounceGateway(name, door, at.host, at.port))
     document = {"broker": name, "gateway": door, "address": str(at), "version": version}
     talk.answer(document, f"broker {name!r} is reached at {at}, through gateway {door!r}")
+
+
+@app.command(epilog="Example: sealcast broker leave paris")
+def leave(
+    name: Annotated[str, typer.Argument(metavar="BROKER", help="A broker that is to go.")],
+) -> None:
+    """Let a broker go: move everyone whom it serves to other brokers, and take it out of every overlay.
+
+    The broker has to run on, and its gateway, if it has one: what is on its way there goes to its subscribers' new
+    brokers, and they read what it delivered before. Run this again: when nobody moves any more and its subscribers have
+    read what is there (sealcast status, on its machine), it can be stopped, and revoked (sealcast entity revoke).
+    Publishers choose another broker themselves.
+
+    Exit code 1 if somebody has to stay, because no other broker serves the topic.
+    """
+    from sealcast.overlay.moves import rehome
+
+    here = talk.open_realm()
+    here.state().broker_number(name)
+    overlays = [topic for topic, found in here.state().topics.items() if name in found.overlay.parents]
+    for topic in overlays:
+        here.remove_node(topic, name)
+    moved = rehome(here, name, gone=False)
+    state = here.state()
+    served = [(t, s) for t, found in state.topics.items() for s in found.slots if state.served_at(t, s, name)]
+    stays = [(t, s) for t, s in served if state.home_of(t, s) == name and len(_open(state, t, s)) == 1]
+    document = {
+        "broker": name,
+        "moved": [{"topic": t, "subscriber": s, "to": to} for t, s, to in moved],
+        "left_overlays": overlays,
+        "moving": len(served) - len(stays),
+        "stays": [{"topic": t, "subscriber": s} for t, s in stays],
+    }
+    lines = [f"{s!r} moves to broker {to!r} on topic {t!r}" for t, s, to in moved]
+    lines += [f"it has left the overlay of topic {topic!r}" for topic in overlays]
+    lines.append(f"{document['moving']} of its subscribers are on their way" if served else "it serves nobody any more")
+    talk.answer(document, *lines)
+    for topic, subscriber in stays:
+        talk.warn(f"{subscriber!r} stays: no other broker serves topic {topic!r} (sealcast topic serve {topic} BROKER)")
+    if stays:
+        raise typer.Exit(1)
+
+
+def _open(state: RealmState, topic: str, subscriber: str) -> list[str]:
+    """The brokers that seal for a subscriber now."""
+    return [stay.broker for stay in state.stays_of(topic, subscriber) if stay.until is None]
 
 
 @app.command("list", epilog="Example: sealcast broker list --json")

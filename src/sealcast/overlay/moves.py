@@ -114,13 +114,15 @@ def _knows(known: Container[str] | None, state: RealmState, topic: str, subscrib
     return known is None or all(s.id in known for s in state.subscriptions_of(topic) if s.subscriber == subscriber)
 
 
-def rehome(realm: OpenRealm, broker: str) -> list[tuple[str, str, str]]:
-    """Everyone whom a broker that is gone for good served gets another home, shared out among those that serve the
-    topic; (topic, subscriber, its new home). Where no other broker serves a topic, or none that can read its filters,
-    its subscribers stay."""
-    # Whoever is on the way there has to arrive before it can go on.
+def rehome(realm: OpenRealm, broker: str, *, gone: bool = True) -> list[tuple[str, str, str]]:
+    """Everyone whom a broker serves gets another home, shared out among those that serve the topic; (topic, subscriber,
+    its new home). Where no other broker serves a topic, or none that can read its filters, its subscribers stay.
+
+    One that is gone for good is not waited for. Any other goes on until each has all that was on its way there, and
+    whoever is on the way there itself has to arrive first, and stays until this is asked for again."""
     arriving = [(topic, who) for topic, who in moving(realm.state()) if realm.state().home_of(topic, who) == broker]
-    settle(realm, abandon=arriving)
+    if gone:
+        settle(realm, abandon=arriving)
     state, moved = realm.state(), list[tuple[str, str, str]]()
     for topic, found in state.topics.items():
         used = keys_in_use(found.subscriptions)
@@ -129,15 +131,17 @@ def rehome(realm: OpenRealm, broker: str) -> list[tuple[str, str, str]]:
             for name in state.serving(topic)
             if name != broker and all((key, name) in found.filter_keys for key in used)
         ]
-        gone = dict.fromkeys(
+        there = dict.fromkeys(
             s.subscriber for s in found.subscriptions.values() if state.home_of(topic, s.subscriber) == broker
         )
+        leaving = [who for who in there if gone or (topic, who) not in arriving]
         if not homes:
             continue
-        for number, subscriber in enumerate(gone):
+        for number, subscriber in enumerate(leaving):
             moved.append((topic, subscriber, homes[number % len(homes)]))
             move(realm, *moved[-1])
-    settle(realm, abandon=[(topic, subscriber) for topic, subscriber, _ in moved])
+    if gone:
+        settle(realm, abandon=[(topic, subscriber) for topic, subscriber, _ in moved])
     return moved
 
 
