@@ -12,12 +12,14 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 from tests.network.hosts import Host, Network
 from tests.network.machine import Daemon
 from tests.soak.journal import Published
 from tests.soak.judge import Verdict, judge
+from tests.soak.standing import search_path
 from tests.soak.world import FILTERS, SCHEMA
 
 PORT: Final = 7443
@@ -28,6 +30,9 @@ ARRIVAL_S: Final = 300.0
 #: Events of a frame, and how long the publisher rests after it: some hundred events a second, whatever is cut.
 FRAME: Final = 20
 PAUSE_S: Final = 0.1
+#: Events before the first fault, and after the last.
+EVENTS_AROUND: Final = 200
+LONGEST_CUT_S: Final = 8.0
 WITHOUT_END: Final = 10**9
 REPOSITORY: Final = Path(__file__).parents[2]
 
@@ -68,6 +73,14 @@ class Deployment:
         host.environment["SEALCAST_REALM"] = str(host.directory / "home")
         self._homes[name] = host
 
+    def broker(self, host: Host, name: str) -> None:
+        """A broker on a host of its own, with a gateway before it. It runs once it has a place to serve."""
+        door = f"{name}-door"
+        self.join(host, name, "--role", "broker")
+        self.join(host, door, "--role", "gateway", "--host", host.address)
+        self.run(door, host, "gateway", "--listen", f"{host.address}:{PORT}", ready="started")
+        host.step("broker", "reach", name, f"sealcast://{host.address}:{PORT}")
+
     def subscribe(self, name: str, *options: str) -> None:
         self._homes[name].step("subscription", "add", self.topic, "--as", name, "--filter", FILTERS[name], *options)
 
@@ -82,6 +95,7 @@ class Deployment:
     def restart(self, *names: str) -> None:
         """All of them die at once, as by `kill -9`, with everything that they started; and come back."""
         for name in names:
+            assert self._daemons[name].process.poll() is None, self.told()
             self._daemons[name].kill()
         for name in names:
             host, arguments, ready = self._started[name]
@@ -96,7 +110,7 @@ class Deployment:
             "allowance": str(self._allowance), "frame": FRAME, "pause": PAUSE_S, **more,
         }  # fmt: skip
         script = "import json, sys; from tests.soak.actors import child; child(json.loads(sys.argv[1]))"
-        host.environment["PYTHONPATH"] = str(REPOSITORY)
+        host.environment["PYTHONPATH"] = search_path(REPOSITORY)
         started = host.start(sys.executable, "-c", script, json.dumps(asked), log=f"{note}.log")
         self._clients[role, name] = started
         return started
@@ -110,6 +124,36 @@ class Deployment:
         self._allowed, new = number, self._journals / "new"
         new.write_text(str(number))
         new.rename(self._allowance)
+
+    # --- what they go through ---------------------------------------------------------------------------
+
+    def endure(self, seed: int, cuts: int, deaths: Sequence[Sequence[str]]) -> Verdict:
+        """So many cuts at random moments, of random cables; in some of these moments, some die at once and come back.
+        Events are published before it, all the time, and afterwards."""
+        dice = Random(seed)
+        self.allow(EVENTS_AROUND)
+        self.arrive()
+        self.allow()
+        die_at = dict(zip(sorted(dice.sample(range(cuts), len(deaths))), deaths, strict=True))
+        for moment in range(cuts):
+            dying, cut_first = die_at.get(moment, ()), dice.random() < 0.5
+            time.sleep(dice.uniform(0.0, 2.0))
+            if not cut_first:
+                self.restart(*dying)
+            cable = self.network[dice.choice(sorted(self.network))]
+            cable.cut()
+            if cut_first:
+                self.restart(*dying)
+            time.sleep(dice.uniform(0.2, LONGEST_CUT_S))
+            cable.heal()
+        during = self.published().next
+        self.allow(during + EVENTS_AROUND)
+        self.arrive()
+        verdict = self._finish()
+        (self._journals / "verdict.json").write_text(json.dumps(verdict.as_json()))
+        assert verdict.ok, (verdict, self.told())
+        assert EVENTS_AROUND < during < verdict.events, "events were published before, during and after"
+        return verdict
 
     # --- what is seen from the outside ------------------------------------------------------------------
 
@@ -127,7 +171,7 @@ class Deployment:
             assert not [who for who, client in self._clients.items() if client.process.poll() is not None], self.told()
             time.sleep(0.5)
 
-    def finish(self) -> Verdict:
+    def _finish(self) -> Verdict:
         """Ends the clients, has everybody read to the end once more, and judges."""
         for client in self._clients.values():
             client.kill()
@@ -136,6 +180,7 @@ class Deployment:
         (said,) = [json.loads(self._homes[PUBLISHER].step("confirm", self.topic, "--as", PUBLISHER, "--json"))]
         assert said["committed"] and not said["waiting"] and not said["lost"], said
         for name, (host, _, _) in self._started.items():
+            assert self._daemons[name].process.poll() is None, self.told()
             assert "Traceback" not in (host.directory / f"{name}.log").read_text(), self.told()
         return self.judged()
 

@@ -14,7 +14,7 @@ from typing import Final
 from tests.cli.shell import SEALCAST
 
 #: How long anything may take to start, to end or to answer on a busy machine.
-PATIENCE_S: Final = 120.0
+PATIENCE_S: Final = 300.0
 #: What the tests have set for themselves and a machine has not.
 _HIDDEN: Final = ("SEALCAST_REALM", "SEALCAST_HOME", "SEALCAST_UNLOCK_KEY", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
 

@@ -3,23 +3,16 @@ nothing comes twice, and the order is kept. Judged by what the clients wrote dow
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from tests.network.deployment import PUBLISHER, READERS, Deployment
 from tests.network.hosts import Network
 
-EVENTS_BEFORE = 200
-
 
 def ordeal(network: Callable[..., Network], directory: Path, seed: int, cuts: int, deaths: list[list[str]]) -> None:
-    """So many cuts at random moments, of random cables; and in some of these moments, somebody dies."""
-    dice = Random(seed)
     hosts = network("gate", "north", "south", "east")
     realm = Deployment(hosts, directory / "journals", "endpoint")
     realm.found("--partitions", "2")
@@ -28,33 +21,11 @@ def ordeal(network: Callable[..., Network], directory: Path, seed: int, cuts: in
     for name in READERS:
         realm.subscribe(name)
     realm.run("run", realm.gate, "run", "--master", "local[1]", "--every", "1 second", ready="running")
-    realm.allow(EVENTS_BEFORE)
+    realm.allow(0)
     for name in READERS:
         realm.client("subscriber", name)
     realm.client("publisher", PUBLISHER)
-    realm.arrive()
-
-    realm.allow()
-    die_at = dict(zip(sorted(dice.sample(range(cuts), len(deaths))), deaths, strict=True))
-    for moment in range(cuts):
-        dying, cut_first = die_at.get(moment, []), dice.random() < 0.5
-        time.sleep(dice.uniform(0.0, 2.0))
-        if not cut_first:
-            realm.restart(*dying)
-        cable = hosts[dice.choice(sorted(hosts))]
-        cable.cut()
-        if cut_first:
-            realm.restart(*dying)
-        time.sleep(dice.uniform(0.2, 8.0))
-        cable.heal()
-    during = realm.published().next
-    realm.allow(during + EVENTS_BEFORE)
-    realm.arrive()
-
-    verdict = realm.finish()
-    (directory / "verdict.json").write_text(json.dumps(verdict.as_json()))
-    assert verdict.ok, (verdict, realm.told())
-    assert EVENTS_BEFORE < during < verdict.events, "events were published before, during and after"
+    verdict = realm.endure(seed, cuts, deaths)
     said = realm.checked(realm.gate)
     assert (said["events"], said["deliveries"]) == (verdict.events, verdict.deliveries)
 
