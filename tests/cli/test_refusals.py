@@ -132,3 +132,30 @@ def test_a_refusal_is_1_with_the_reason(home: Path, case: tuple[str, ...]) -> No
     assert told.document["error"] == code
     assert told.document["message"] in plain.err
     assert Realm(home).registry.version() == before, "a refusal changes nothing"
+
+
+# --- the words of the command line -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "message", "hint"),
+    [
+        (
+            "topic create t --past-keys maybe",
+            "--past-keys is one of kept, forgotten, not maybe",
+            "--past-keys forgotten",
+        ),
+        (
+            "topic alter quotes --past-keys maybe",
+            "--past-keys is one of kept, forgotten",
+            "write --past-keys forgotten",
+        ),
+        ("topic create t --key-size 100", "--key-size is one of 128, 192, 256, not 100", "write --key-size 256"),
+        ("topic create t --grace 2h --key-lifetime 1h", "is not below --key-lifetime of 3600 s", "shorten --grace"),
+        ("run --once --node paris", "there is no broker 'paris'", "sealcast entity invite paris --role broker"),
+    ],
+)
+def test_refusals_name_options_as_they_are_typed(home: Path, command: str, message: str, hint: str) -> None:
+    typed = command.split() + (["--schema", "schema.json"] if command.startswith("topic create") else [])
+    refused = sealcast(*typed)
+    assert refused.code == 1 and message in refused.err and hint in refused.err.partition("hint: ")[2]

@@ -44,7 +44,7 @@ from sealcast.transports.receipts import Receipt
 from sealcast.trust.certificates import certificate, lists
 from sealcast.trust.heads import SignedHead
 from sealcast.trust.invitations import InvitationCode, JoinRequest
-from sealcast.trust.realm import changes
+from sealcast.trust.realm import stored
 from sealcast.trust.realm.templates import Template
 from sealcast.trust.tokens import claims
 from sealcast.wire import (
@@ -163,7 +163,7 @@ def _json(data: bytes) -> Any:
 def _change(data: bytes) -> None:
     match _json(data):
         case [str(kind), dict(body)]:
-            changes.from_json(kind, body)
+            stored.from_json(kind, body)
 
 
 def _record(data: bytes) -> None:

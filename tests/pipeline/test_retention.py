@@ -24,8 +24,9 @@ from sealcast.protections.layered.interests import LayeredInterests
 from sealcast.protections.port import witness_side
 from sealcast.protections.steps import FRAMES, Span, StepName, Task
 from sealcast.trust.handles import BrokerRealm
-from sealcast.trust.realm.changes import CreateTopic, from_json, to_json
+from sealcast.trust.realm.changes import CreateTopic
 from sealcast.trust.realm.parameters import FOR_EVER_S, KeyParameters
+from sealcast.trust.realm.stored import from_json, to_json
 from tests.cli.shell import sealcast
 from tests.clients.layered_pump import pump as layered_pump
 from tests.clients.pump import pump

@@ -12,7 +12,8 @@ from sealcast.trust import history
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys import peer_addresses
 from sealcast.trust.keys.peer_addresses import PeerAddress, StatedAddress
-from sealcast.trust.realm.changes import AnnouncePeer, Change, to_json
+from sealcast.trust.realm.changes import AnnouncePeer, Change
+from sealcast.trust.realm.stored import to_json
 from sealcast.trust.registry import Registry
 from sealcast.trust.statements import Author, Judge, Statement
 

@@ -12,7 +12,8 @@ from sealcast.errors import Misuse, NotFound, Rejected
 from sealcast.model import Event, Schema
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.audit import history
-from sealcast.trust.realm.changes import Access, AlterTopic, Right, from_json, to_json
+from sealcast.trust.realm.changes import Access, AlterTopic, Right
+from sealcast.trust.realm.stored import from_json, to_json
 from tests.clients.pump import pump
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})

@@ -22,8 +22,9 @@ from sealcast.protections.steps import StepName
 from sealcast.trust.keys.centers import CenterSecrets
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.ratchet import DAY_US, DayTree, day_of
-from sealcast.trust.realm.changes import Access, CreateTopic, RotateTopic, from_json, to_json
+from sealcast.trust.realm.changes import Access, CreateTopic, RotateTopic
 from sealcast.trust.realm.parameters import FOR_EVER_S, KeyParameters
+from sealcast.trust.realm.stored import from_json, to_json
 from sealcast.trust.realm.topics import Topic
 from sealcast.trust.vault import keyfile
 from tests.cli.shell import sealcast

@@ -19,7 +19,7 @@ from sealcast.protections.layered import tree as trees
 from sealcast.protections.layered.tree import Tree
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm
-from sealcast.trust.realm import changes
+from sealcast.trust.realm import changes, stored
 from sealcast.trust.realm.changes import (
     AddSubscription,
     AnnounceLayerKey,
@@ -125,7 +125,7 @@ def test_the_rules_agree_with_walking_and_a_generation_begins_when_anybodys_way_
         before = fold.state().overlay(T)
         allowed = walker.allows(change)
         try:
-            fold.apply(changes.from_json(change.kind, changes.to_json(change)))
+            fold.apply(stored.from_json(change.kind, stored.to_json(change)))
         except SealcastError:
             assert not allowed, change
             assert fold.state().overlay(T) == before, "a refusal changes nothing"
@@ -284,17 +284,17 @@ def test_who_publishes_says_so_with_the_key_it_announced_and_epochs_begin_withou
     ],
 )
 def test_changes_are_read_as_they_were_written(made: Change) -> None:
-    assert changes.from_json(made.kind, changes.to_json(made)) == made
+    assert stored.from_json(made.kind, stored.to_json(made)) == made
 
 
 def test_what_earlier_releases_stored_is_read() -> None:
     """They wrote the protection's name and, from some release on, `layering` beside it."""
-    body = changes.to_json(CreateTopic("t", bytes(16), SCHEMA))
+    body = stored.to_json(CreateTopic("t", bytes(16), SCHEMA))
     assert body["protection"] == "endpoint", "as ever"
-    assert changes.from_json("create-topic", body | {"layering": None}) == CreateTopic("t", bytes(16), SCHEMA)
-    stored = body | {"protection": "layered", "layering": {"layers": 3, "group": "modp-2048", "padded": True}}
+    assert stored.from_json("create-topic", body | {"layering": None}) == CreateTopic("t", bytes(16), SCHEMA)
+    earlier = body | {"protection": "layered", "layering": {"layers": 3, "group": "modp-2048", "padded": True}}
     made = CreateTopic("t", bytes(16), SCHEMA, protection=Layered(3, "modp-2048", True, **Layered.before))
-    assert changes.from_json("create-topic", stored) == made
+    assert stored.from_json("create-topic", earlier) == made
 
 
 @pytest.mark.parametrize(
@@ -303,9 +303,9 @@ def test_what_earlier_releases_stored_is_read() -> None:
 )
 def test_a_stored_protection_that_is_none_is_refused(protection: object) -> None:
     """An unknown one is never treated as another."""
-    body = changes.to_json(CreateTopic("t", bytes(16), SCHEMA))
+    body = stored.to_json(CreateTopic("t", bytes(16), SCHEMA))
     with pytest.raises(Corrupt):
-        changes.from_json("create-topic", body | {"protection": protection})
+        stored.from_json("create-topic", body | {"protection": protection})
 
 
 def test_settings_belong_to_their_protection() -> None:

@@ -8,7 +8,8 @@ from sealcast.errors import Misuse, Rejected
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys import peer_addresses
 from sealcast.trust.keys.peer_addresses import PeerAddress, PeerAddressReason, PeerAddressRejected, StatedAddress
-from sealcast.trust.realm.changes import AnnouncePeer, from_json, to_json
+from sealcast.trust.realm.changes import AnnouncePeer
+from sealcast.trust.realm.stored import from_json, to_json
 from sealcast.wire import cbor
 
 DOOR = "0123456789abcdef" * 2

@@ -11,7 +11,7 @@ from sealcast.errors import FilterRejected, Misuse, NotFound, Rejected, Revocati
 from sealcast.model import Schema
 from sealcast.model.protection import Endpoint
 from sealcast.trust.certificates.roles import Role
-from sealcast.trust.realm import changes as stored
+from sealcast.trust.realm import stored
 from sealcast.trust.realm.changes import (
     Access,
     AddAuthority,

@@ -83,6 +83,10 @@ def serve(
             talk.note("serving; Ctrl-C stops in good order")
             rotated |= _serve(running, reception, sealed, stop)
         services = _services(running, reception)
+    _answer(services, rotated)
+
+
+def _answer(services: list[dict[str, Any]], rotated: Mapping[str, str]) -> None:
     columns = ["service", "name", "answered", "otherwise"]
     names_shown = ["" if s["name"] == s["what"] else s["name"] for s in services]
     rows = [

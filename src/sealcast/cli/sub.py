@@ -60,6 +60,9 @@ SpacingOption = Annotated[
         help="With --follow: hold events back for DELAY (200ms, 2s), and print them as far apart as published.",
     ),
 ]
+FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")]
+AckOption = Annotated[bool, typer.Option("--ack/--no-ack", help="Move the cursor past what was printed.")]
+SkipOption = Annotated[bool, typer.Option("--skip-unopenable", help="Report what does not open, and go on.")]
 
 
 @app.command(
@@ -72,10 +75,10 @@ def sub(
     filter: FilterOption = None,
     from_: FromOption = None,
     to: ToOption = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
+    follow: FollowOption = False,
     count: CountOption = None,
-    ack: Annotated[bool, typer.Option("--ack/--no-ack", help="Move the cursor past what was printed.")] = True,
-    skip: Annotated[bool, typer.Option("--skip-unopenable", help="Report what does not open, and go on.")] = False,
+    ack: AckOption = True,
+    skip: SkipOption = False,
     spacing: SpacingOption = None,
     format: FormatOption = None,
     traces: TracesTo = None,
@@ -118,16 +121,21 @@ def sub(
         if subscriber.trouble is not None:
             talk.warn(f"its broker was not told what is wanted: {subscriber.trouble.message}")
         if talk.given.json:
-            events = _collect(subscriber, count)
-            told = {"unopenable": failed, "dropped": dataclasses.asdict(subscriber.dropped)}
-            talk.emit({"events": [describe(e) for e in events], **told})
-            if ack:
-                subscriber.ack()
+            _emit(subscriber, count, ack, failed)
         elif delay_us is not None:
             _print_spaced(subscriber, write, delay_us, count, ack)
         else:
             _print(subscriber, write, follow, count, ack)
         _tell(subscriber)
+
+
+def _emit(subscriber: Subscriber, count: int | None, ack: bool, failed: Sequence[str]) -> None:
+    """One document of all events. `failed` are those that did not open by the time that it is written."""
+    events = _collect(subscriber, count)
+    told = {"unopenable": failed, "dropped": dataclasses.asdict(subscriber.dropped)}
+    talk.emit({"events": [describe(e) for e in events], **told})
+    if ack:
+        subscriber.ack()
     if failed:
         raise typer.Exit(1)
 

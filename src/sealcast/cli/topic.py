@@ -6,7 +6,7 @@ import json as jsonlib
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
@@ -17,11 +17,28 @@ from sealcast.errors import SchemaRejected
 from sealcast.trust.certificates.roles import Role
 
 if TYPE_CHECKING:
+    from sealcast.model.protection import Protection
     from sealcast.model.schema import Attribute, Schema
     from sealcast.trust.realm.machine import RealmState, Term, TopicState
+    from sealcast.trust.realm.parameters import KeyParameters
     from sealcast.trust.realm.topics import Terms, Topic
 
 app = talk.Commands("Create, list, show, find and advertise topics.")
+
+
+class NewTopic(TypedDict, total=False):
+    """What `topic create` passes on."""
+
+    partitions: int
+    protection: Protection
+    access: str
+    center: str
+    parameters: KeyParameters
+    owner: str
+    group_keys: str
+    nodes: int | None
+    fan_out: int | None
+
 
 _SCHEMA_HELP = (
     """A JSON file, or - for stdin: {"attributes": [{"name", "type", "min", "max", "step", "max_length"}]}."""
@@ -77,56 +94,13 @@ def create(
     Nobody may publish or subscribe before `sealcast grant` says so, unless you give --access members. `sealcast topic
     alter` changes that later.
     """
-    parameters = options.parameters(
-        {
-            "key_bits": key_size,
-            "token_hash": token_hash,
-            "messages_per_key": messages_per_key,
-            "frames_kept_s": options.frames_kept(keep_frames),
-            "past_keys": past_keys,
-        },
-        {
-            "key_lifetime_s": (key_lifetime, "--key-lifetime") if epoch is None else (epoch, "--epoch"),
-            "token_lifetime_s": (token_lifetime, "--token-lifetime"),
-            "grace_s": (grace, "--grace"),
-            "max_skew_s": (max_skew, "--max-skew"),
-            "stale_after_s": (stale_after, "--stale-after"),
-        },
-    )
-    settings: dict[str, tuple[str, object]] = {
-        "layers": ("--layers", layers),
-        "group": ("--group", options.group_named(group)),
-        "padded": ("--pad", pad or None),
-        "slot_labels": ("--slot-labels", slot_labels),
-        "reader_labels": ("--reader-labels", reader_labels),
-        "sealed_attributes": ("--seal-attributes", options.names(seal_attributes)),
-        "tag_bits": ("--tag-bits", tag_bits),
-        "fresh": ("--fresh-trapdoors", fresh_trapdoors or None),
-        **{setting: ("--retain", value) for setting, value in options.retained(retain).items()},
-        "profile": ("--profile", None if profile is None else profile.upper()),
-        "reuse": ("--reuse-headers", reuse_headers or None),
-        "session": ("--sessions", sessions or None),
-        "joint": ("--joint", joint or None),
-        "routing": ("--routing", routing or None),
-        "split": ("--split", split),
-        "tags": ("--tags", tags),
-    }
+    given = dict(locals())  # the options, by their names
     only = {"--nodes": (nodes, "overlay"), "--fan-out": (fan_out, "overlay"), "--epoch": (epoch, "peers")}
-    wanted = overlay.wanted(protection, settings, only)
+    asked: NewTopic = {"parameters": options.parameters(given), "nodes": nodes, "fan_out": fan_out}
+    asked |= {"protection": overlay.wanted(protection, options.settings(given), only), "group_keys": group_keys}
+    asked |= {"partitions": partitions, "access": access, "center": center, "owner": owner}
     here = talk.open_realm(home_of=Role.KEY_CENTER)
-    here.create_topic(
-        name,
-        read_schema(schema),
-        partitions=partitions,
-        protection=wanted,
-        access=access,
-        center=center,
-        parameters=parameters,
-        owner=owner,
-        group_keys=group_keys,
-        nodes=nodes,
-        fan_out=fan_out,
-    )
+    here.create_topic(name, read_schema(schema), **asked)
     _created(here.state(), name)
 
 
@@ -179,7 +153,8 @@ def alter(
     here = talk.open_realm()
     before = _may(here.state(), name)
     kept = None if keep_frames is None else options.frames_kept(keep_frames)
-    here.alter_topic(name, access, frames_kept_s=kept, past_keys=past_keys)
+    with options.as_typed():
+        here.alter_topic(name, access, frames_kept_s=kept, past_keys=past_keys)
     state = here.state()
     after, about = _may(state, name), state.topic(name)
     document = {"topic": name, "access": str(about.access), "frames_kept_s": about.parameters.frames_kept_s}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from sealcast.cli.times import seconds
-from sealcast.errors import Misuse
+from sealcast.errors import Misuse, ParameterRejected
 
 if TYPE_CHECKING:
     from sealcast.trust.realm.parameters import KeyParameters
@@ -180,11 +182,72 @@ def frames_kept(text: str) -> int:
     return FOR_EVER_S if text == "always" else seconds(text, "--keep-frames")
 
 
-def parameters(given: Mapping[str, object], spans: Mapping[str, tuple[str, str]]) -> KeyParameters:
-    """The settings of a topic's keys. Each span of time comes with the option that it was given by."""
+#: The parameters of a topic's keys that have options of their own.
+_OPTIONS: Final = {
+    "key_bits": "--key-size",
+    "token_hash": "--token-hash",
+    "messages_per_key": "--messages-per-key",
+    "past_keys": "--past-keys",
+    "frames_kept_s": "--keep-frames",
+    "key_lifetime_s": "--key-lifetime",
+    "token_lifetime_s": "--token-lifetime",
+    "grace_s": "--grace",
+    "max_skew_s": "--max-skew",
+    "stale_after_s": "--stale-after",
+}
+
+
+def parameters(given: Mapping[str, Any]) -> KeyParameters:
+    """The settings of a topic's keys, from the options of `topic create` by their names in Python."""
     from sealcast.trust.realm.parameters import KeyParameters
 
-    return KeyParameters.parse({**given, **{name: seconds(*span) for name, span in spans.items()}})
+    spans = {"token_lifetime_s", "grace_s", "max_skew_s", "stale_after_s"}
+    asked: dict[str, object] = {name: seconds(given[name.removesuffix("_s")], _OPTIONS[name]) for name in spans}
+    asked |= {name: given[name] for name in ("token_hash", "messages_per_key", "past_keys")}
+    epoch = given["epoch"]
+    lifetime = (given["key_lifetime"], "--key-lifetime") if epoch is None else (epoch, "--epoch")
+    asked |= {"key_bits": given["key_size"], "key_lifetime_s": seconds(*lifetime)}
+    with as_typed():
+        return KeyParameters.parse({**asked, "frames_kept_s": frames_kept(given["keep_frames"])})
+
+
+@contextmanager
+def as_typed() -> Iterator[None]:
+    """Says what is wrong with a parameter in the words of the command line: by the option, not by its stored name."""
+    try:
+        yield
+    except ParameterRejected as error:
+        message, hint = (_in_options(text) for text in (error.message.removeprefix("parameter "), error.hint or ""))
+        raise ParameterRejected(error.parameter, message, hint=hint or None) from None
+
+
+def _in_options(text: str) -> str:
+    for name, option in _OPTIONS.items():
+        text = re.sub(rf"\b{name}\b", option, re.sub(rf"\b{name}=", f"{option} ", text))
+    return text
+
+
+def settings(given: Mapping[str, Any]) -> dict[str, tuple[str, object]]:
+    """The settings of a protection that were asked for, each with its option; None is what was not given."""
+    profile = given["profile"]
+    return {
+        "layers": ("--layers", given["layers"]),
+        "group": ("--group", group_named(given["group"])),
+        "padded": ("--pad", given["pad"] or None),
+        "slot_labels": ("--slot-labels", given["slot_labels"]),
+        "reader_labels": ("--reader-labels", given["reader_labels"]),
+        "sealed_attributes": ("--seal-attributes", names(given["seal_attributes"])),
+        "tag_bits": ("--tag-bits", given["tag_bits"]),
+        "fresh": ("--fresh-trapdoors", given["fresh_trapdoors"] or None),
+        **{setting: ("--retain", value) for setting, value in retained(given["retain"]).items()},
+        "profile": ("--profile", None if profile is None else profile.upper()),
+        "reuse": ("--reuse-headers", given["reuse_headers"] or None),
+        "session": ("--sessions", given["sessions"] or None),
+        "joint": ("--joint", given["joint"] or None),
+        "routing": ("--routing", given["routing"] or None),
+        "split": ("--split", given["split"]),
+        "tags": ("--tags", given["tags"]),
+    }
 
 
 def group_named(text: str | None) -> str | None:

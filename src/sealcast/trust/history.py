@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sealcast.errors import Corrupt, Misuse, Rejected
 from sealcast.trust.heads import Head
-from sealcast.trust.realm import changes as stored
-from sealcast.trust.realm import strict
+from sealcast.trust.realm import stored, strict
 from sealcast.trust.realm.changes import Change
 from sealcast.trust.realm.machine import EMPTY, Fold, RealmState
 from sealcast.trust.statements import Author, AuthorKeys, Judge, StatementRejected

@@ -63,19 +63,8 @@ def create_topic(
     if nodes is not None and not protection.overlay:
         raise Misuse(f"a topic whose protection is {protection.name!r} does not come with brokers of its own")
     now, issuer = realm.clock(), realm.issuer()
-    create = CreateTopic(
-        name,
-        os.urandom(16),
-        schema,
-        partitions,
-        protection,
-        access,
-        center,
-        parameters,
-        owner,
-        now,
-        group_keys,
-    )
+    of_keys = (center, parameters, owner, now, group_keys)
+    create = CreateTopic(name, os.urandom(16), schema, partitions, protection, access, *of_keys)
 
     def decide(state: RealmState) -> list[Change]:
         changes: list[Change] = [create]
@@ -90,15 +79,18 @@ def create_topic(
     if protection.overlay:
         # Frames are in the logs of roots, pieces and ledgers at every node: each makes its own when it first runs.
         overlays.announce_layer_keys(realm, [name])
-        return made
-    if protection.peers:
-        return made  # each peer makes its own log, or its own ledger, when it first has something to keep
-    # The registry is what counts: whoever opens the log makes what is missing, should this be cut short.
-    paths = realm.paths.topic(name)
-    EmbeddedTopic(paths.frames_root, partitions).close()
+    elif not protection.peers:  # each peer makes its own log, or its own ledger, when it first has something to keep
+        _make_logs(realm, made)
+    return made
+
+
+def _make_logs(realm: Handle, topic: Topic) -> None:
+    """The directories of a topic's first broker. The registry is what counts: whoever opens the log makes what is
+    missing, should this be cut short."""
+    paths = realm.paths.topic(topic.name)
+    EmbeddedTopic(paths.frames_root, topic.partitions).close()
     for directory in (paths.pieces, paths.ledger, paths.cursors):
         files.make_directory(directory)
-    return made
 
 
 def alter_topic(

@@ -233,6 +233,9 @@ class RealmState:
 
     def broker_number(self, name: str) -> int:
         """Brokers are numbered in the order in which they came; the numbers of those revoked are not given again."""
+        if name not in self.entities:
+            elsewhere = f"on a machine of its own, `sealcast entity invite {name} --role broker`"
+            raise _unknown("broker", name, self.brokers(), f"add it with `sealcast broker add {name}`, or {elsewhere}")
         if Role.BROKER not in self.entity(name).roles:
             raise NotFound(f"entity {name!r} is no broker", hint="those that are: sealcast broker list")
         return self.brokers().index(name)

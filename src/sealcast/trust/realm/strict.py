@@ -1,6 +1,6 @@
 """Changes that were written elsewhere: read strictly, before any rule sees them.
 
-What stands in the registry was written by `changes.to_json`, and reading it back may rely on that. A change that comes
+What stands in the registry was written by `stored.to_json`, and reading it back may rely on that. A change that comes
 over a network was written by anybody. So it is held to the types that its kind declares, and to the one spelling that
 `to_json` gives it: rules never meet a value of a type that they were not written for, and what is stored is what every
 other reader would have written.
@@ -16,7 +16,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from sealcast.errors import Corrupt, Misuse
-from sealcast.trust.realm import changes as stored
+from sealcast.trust.realm import changes, stored
 from sealcast.trust.realm.changes import Change
 
 #: Of a whole change, as JSON.
@@ -58,7 +58,7 @@ def _typed(value: object, hint: Any) -> bool:
         return type(value) is hint
     if not isinstance(value, hint):
         return False
-    if isinstance(value, Enum) or hint.__module__ != stored.__name__ or not is_dataclass(value):
+    if isinstance(value, Enum) or hint.__module__ != changes.__name__ or not is_dataclass(value):
         return True  # it read itself, and refuses what it is not
     declared = _declared(hint)
     return all(_typed(getattr(value, each.name), declared[each.name]) for each in fields(value))
