@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sealcast.control import desk
+from sealcast.errors import Misuse
 from sealcast.transports.address import GatewayAddress, home_of
 from tests.cli.shell import sealcast, write_lines
 from tests.remote.world import TOPIC, Served, served
@@ -73,3 +76,27 @@ def test_where_a_home_is() -> None:
     assert home_of(address, {"HOME": "/h"}) == Path("/h/.local/share/sealcast/--1_7443")
     assert home_of(address, {"HOME": "/h", "XDG_DATA_HOME": "/d"}) == Path("/d/sealcast/--1_7443")
     assert home_of(address, {"SEALCAST_HOME": "/own"}) == Path("/own")
+
+
+def test_a_file_of_subscriptions_is_added_from_afar_or_ended_again(
+    world: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = world.home("ann")
+    add = ("subscription", "add", TOPIC, "--as", "ann", "--json", "--realm", home, "--file")
+    asked = write_lines(tmp_path / "asked", {"filter": "price < 9", "id": "f-1"}, {"filter": "price > 9", "id": "f-2"})
+    assert [each["id"] for each in sealcast(*add, asked).document["subscriptions"]] == ["f-1", "f-2"]
+
+    more = write_lines(tmp_path / "more", {"filter": "price < 3", "id": "g-1"}, {"filter": "price > 3", "id": "g-2"})
+    subscribe = desk._subscribe
+
+    def full(wanted: Any, *others: Any) -> Any:
+        if wanted.id == "g-2":
+            raise Misuse("the desk has enough")
+        return subscribe(wanted, *others)
+
+    monkeypatch.setattr(desk, "_subscribe", full)
+    refused = sealcast(*add, more)
+    assert refused.code == 1, "the second one is refused by the broker"
+    listed = sealcast("subscription", "list", "--as", "ann", "--json", "--realm", home).document["subscriptions"]
+    assert [each["id"] for each in listed] == ["f-1", "f-2"], "and the first one was ended again"
+    assert sealcast("subscription", "remove", "f-1", "f-2", "--realm", home).code == 0

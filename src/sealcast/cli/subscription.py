@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as jsonlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,11 +10,11 @@ import typer
 
 from sealcast.cli import talk
 from sealcast.cli.times import moment
-from sealcast.errors import FilterRejected, Misuse, NotFound, Rejected, SealcastError
+from sealcast.errors import NotFound
 
 if TYPE_CHECKING:
     from sealcast.log.suspended import SuspensionNote
-    from sealcast.protections.port import Interest, Wanted
+    from sealcast.protections.port import Interest
     from sealcast.trust.deployment import Realm
 
 app = talk.Commands("Add, list, move and remove subscriptions.")
@@ -23,19 +23,6 @@ app = talk.Commands("Add, list, move and remove subscriptions.")
 UNKNOWN = "(its subscriber's own)"
 #: Of the lines of a file that are refused, so many are shown.
 SHOWN = 20
-
-
-class LinesRefused(Rejected):
-    """Some lines of a file are not what they should be."""
-
-    code = "lines"
-
-    def __init__(self, message: str, lines: list[dict[str, object]]) -> None:
-        super().__init__(message)
-        self.lines = lines
-
-    def as_json(self) -> dict[str, object]:
-        return {**super().as_json(), "lines": self.lines}
 
 
 @app.command(
@@ -47,7 +34,8 @@ def add(
     filter: Annotated[str | None, typer.Option(metavar="TEXT", help="What it asks for.")] = None,
     id: Annotated[str | None, typer.Option(help="A new id [default: the subscriber's name and a number].")] = None,
     file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help='Many at once: a line each {"subscriber", "filter", "id"?}.')
+        Path | None,
+        typer.Option(metavar="FILE", help="Many at once: JSON Lines or CSV with subscriber, filter and perhaps id."),
     ] = None,
     broker: Annotated[
         str | None, typer.Option(metavar="BROKER", help="Where a new subscriber is [default: the first].")
@@ -56,7 +44,11 @@ def add(
     """Add a subscription: events of TOPIC that match the filter are sealed for the subscriber from the next batch on.
 
     Filters are SQL selectors (symbol = 'IBM' AND price BETWEEN 90 AND 110), or start with the name of another format
-    (path:, tags:, regex:, xpath:). They are checked against the topic's schema. Of a file all lines are added, or none.
+    (path:, tags:, regex:, xpath:). They are checked against the topic's schema.
+
+    A file has a subscription a line: JSON such as {"filter": "price > 100", "subscriber": "alice", "id": "a-1"}, or,
+    with a name that ends in .csv, columns of these names. --as names the subscriber of lines that name none. All lines
+    are added, or none, and each that is refused is named with the reason.
 
     Where brokers cannot read, the filter stays with its subscriber, whose key file must be here: what goes out is
     encrypted labels. How many labels it takes is what it costs.
@@ -68,8 +60,12 @@ def add(
         made = [subscribe(here, topic, as_, filter, id, broker)]
     else:
         assert file is not None
-        made = _add_file(here, topic, file, as_, broker)
-    if talk.emitted({"subscriptions": [describe(here, each) for each in made]}):
+        from sealcast.cli.subscription_files import add_file
+
+        made = add_file(here, topic, file, as_, broker)
+        remark(made)
+    if talk.given.json:
+        talk.emit({"subscriptions": described(here, made)})
         return
     for each in made[:SHOWN]:
         talk.say(f"subscription {each.id!r} added: {each.subscriber!r} on {topic!r}{_at_what_cost(here, each)}")
@@ -91,8 +87,8 @@ def subscribe(
     side = side_of(here, topic)
     with talk.about_filter(filter):
         side.vet(filter, here.state().topic(topic))
-        for remark in here.remarks(topic, filter):
-            talk.warn(remark)
+        for each in here.remarks(topic, filter):
+            talk.warn(each)
         if here.site.here and (broker is not None or not here.paths.entity_key(subscriber).exists()):
             (made,) = side.subscribe_many(here, topic, [(subscriber, filter, id)], broker=broker)
         else:
@@ -100,26 +96,35 @@ def subscribe(
                 made = interests.add(filter, id)
             if broker is not None and broker != made.broker:
                 side.move(here, topic, subscriber, broker)
-    _remark([made])
+    remark([made])
     return made
 
 
-def describe(here: Realm, interest: Interest) -> dict[str, object]:
+def described(here: Realm, interests: Iterable[Interest]) -> list[dict[str, object]]:
+    """Subscriptions as documents."""
     from sealcast.clients.realm import side_of
 
-    state, topic, subscriber = here.state(), interest.topic, interest.subscriber
-    text, schema = interest.filter, state.topic(topic).schema
-    return {
-        "id": interest.id,
-        "topic": topic,
-        "subscriber": subscriber,
-        "filter": text,
-        **({} if text is None else side_of(here, topic).cost(text, schema).facts),
-        "slot": state.slot_of(topic, subscriber),
-        "authorised": state.may_subscribe(topic, subscriber),
-        "broker": interest.broker,
-        **({"suspended": told._asdict()} if (told := suspensions(here, topic).get(interest.id or "")) else {}),
-    }
+    state, documents = here.state(), list[dict[str, object]]()
+    told: dict[str, dict[str, SuspensionNote]] = {}
+    for each in interests:
+        if each.topic not in told:
+            told[each.topic] = suspensions(here, each.topic)
+        text, suspended = each.filter, told[each.topic].get(each.id or "")
+        schema = state.topic(each.topic).schema
+        documents.append(
+            {
+                "id": each.id,
+                "topic": each.topic,
+                "subscriber": each.subscriber,
+                "filter": text,
+                **({} if text is None else side_of(here, each.topic).cost(text, schema).facts),
+                "slot": state.slot_of(each.topic, each.subscriber),
+                "authorised": state.may_subscribe(each.topic, each.subscriber),
+                "broker": each.broker,
+                **({} if suspended is None else {"suspended": suspended._asdict()}),
+            }
+        )
+    return documents
 
 
 def suspensions(here: Realm, topic: str) -> dict[str, SuspensionNote]:
@@ -153,7 +158,8 @@ def _at_what_cost(here: Realm, interest: Interest) -> str:
     return f"{where}, {words}" if words else ""
 
 
-def _remark(made: list[Interest]) -> None:
+def remark(made: list[Interest]) -> None:
+    """Tells what owners should know, once."""
     for remark in dict.fromkeys(remark for each in made for remark in each.remarks):
         talk.note(remark)
 
@@ -170,7 +176,8 @@ def list_(
     if as_ is not None:
         state.entity(as_)
     found = [each for name in names for each in _listed(here, name, as_, asked=topic is not None)]
-    if talk.emitted({"subscriptions": [describe(here, each) for each in found]}):
+    if talk.given.json:
+        talk.emit({"subscriptions": described(here, found)})
         return
     rows = [
         (
@@ -249,68 +256,3 @@ def remove(
     for trouble in troubles:
         talk.warn(f"ended, but its broker was not told yet: {trouble.message}")
     talk.answer({"removed": ids, "version": version}, *(f"subscription {id!r} removed" for id in ids))
-
-
-# --- many at once ---------------------------------------------------------------------------------------
-
-
-def _add_file(here: Realm, topic: str, file: Path, as_: str | None, broker: str | None) -> list[Interest]:
-    from sealcast.clients.realm import side_of
-
-    wanted = _checked_file(here, topic, file, as_)
-    if not here.site.here:  # each asks for itself: those before the first that is refused were added
-        return [subscribe(here, topic, subscriber, filter, id, broker) for subscriber, filter, id in wanted]
-    made = side_of(here, topic).subscribe_many(here, topic, wanted, broker=broker)
-    _remark(made)
-    return made
-
-
-def _checked_file(here: Realm, topic: str, file: Path, as_: str | None) -> list[Wanted]:
-    """What a file asks for, if every line of it can be had."""
-    from sealcast.clients.realm import side_of
-    from sealcast.trust.realm.changes import Right
-
-    state, side = here.state(), side_of(here, topic)
-    about = state.topic(topic)
-    lines = file.read_bytes().splitlines()
-    wanted: list[Wanted] = []
-    refused: list[dict[str, object]] = []
-    with talk.progress("checking filters", len(lines)) as bar:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                wanted.append(_parse(line, as_))
-                subscriber, text, _ = wanted[-1]
-                side.vet(text, about)
-                state.require(Right.SUBSCRIBE, topic, subscriber)
-            except (Rejected, Misuse) as error:
-                refused.append({"line": number, **error.as_json()})
-                if len(refused) <= SHOWN:
-                    _show(file, number, error, wanted[-1][1] if isinstance(error, FilterRejected) else None)
-            if bar is not None and number % 100 == 0:
-                bar.update(bar.task_ids[0], completed=number)
-    if refused:
-        raise LinesRefused(f"{len(refused)} of {len(lines)} lines of {file} were refused; nothing was added", refused)
-    if not wanted:
-        raise Misuse(f"{file} has no subscriptions in it")
-    return wanted
-
-
-def _parse(line: bytes, as_: str | None) -> Wanted:
-    try:
-        body = jsonlib.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise Rejected(f"not JSON: {talk.json_trouble(error)}") from None
-    if not isinstance(body, dict) or set(body) - {"id", "subscriber", "filter"}:
-        raise Rejected('a subscription is {"subscriber", "filter", "id"?}')
-    subscriber, filter, id = body.get("subscriber", as_), body.get("filter"), body.get("id")
-    if not isinstance(subscriber, str) or not isinstance(filter, str) or not isinstance(id, str | None):
-        raise Rejected("subscriber and filter are texts, and both are needed", hint="or name the subscriber with --as")
-    return subscriber, filter, id
-
-
-def _show(file: Path, number: int, error: SealcastError, filter: str | None) -> None:
-    talk.note(f"{file}:{number}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
-    if isinstance(error, FilterRejected) and error.at is not None and filter is not None:
-        talk.note(talk.marked(filter, error.at))

@@ -47,7 +47,7 @@ class RegisteredInterests(Closing, Unpicklable):
         self._wallet = Wallet(realm, subscriber)
 
     def add(self, text: str, id: str | None = None) -> Interest:
-        return _interest(self._realm, requests.subscribe(self._wallet, self._topic, text, id))
+        return _interest(self._realm.state(), requests.subscribe(self._wallet, self._topic, text, id))
 
     def remove(self, ids: Iterable[str]) -> None:
         broker = requests.serving_broker(self._realm.state(), self._topic)
@@ -143,7 +143,8 @@ class RegisteredSide:
         self, realm: Realm, topic: str, wanted: Sequence[Wanted], *, broker: str | None = None
     ) -> list[Interest]:
         made = subscriptions.subscribe_many(realm, topic, wanted, broker=broker)
-        return [_interest(realm, subscription) for subscription in made]
+        state = realm.state()
+        return [_interest(state, subscription) for subscription in made]
 
     def listed(self, realm: EntityRealm, topic: str, subscriber: str | None = None) -> list[Interest]:
         return listed(realm, topic, subscriber)
@@ -177,7 +178,7 @@ def listed(realm: EntityRealm, topic: str, subscriber: str | None) -> list[Inter
     ]
 
 
-def _interest(realm: EntityRealm, made: Subscription) -> Interest:
+def _interest(state: RealmState, made: Subscription) -> Interest:
     """One that was just made, with its filter as it was asked for."""
-    home = realm.state().home_of(made.topic, made.subscriber)
+    home = state.home_of(made.topic, made.subscriber)
     return Interest(made.id, made.topic, made.subscriber, made.filter, home)
