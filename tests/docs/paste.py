@@ -45,6 +45,8 @@ _SAID: Final = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 _BOOT: Final = re.compile(r'(?<="boot": ")[0-9a-f]{32}(?=")')
 _IN_A_CLONE: Final = re.compile(r"^In a clone of this repository\b", re.MULTILINE)
 _CONTINUED: Final = re.compile(r"^Continued from \[[^]]*\]\(([^)#]+)\)", re.MULTILINE)
+#: A page that listens says on which port. Several suites on one machine read the same pages at the same time.
+_LISTENS: Final = re.compile(r"--listen \S+:[1-9]")
 #: What a fresh shell inherits. Everything else, and above all what the tests set for themselves, stays outside.
 _INHERITED: Final = ("LANG", "LC_ALL", "TERM", "TMPDIR", "JAVA_HOME", "USER", "LOGNAME", "SHELL")
 #: And how this machine reaches package registries: certificates, proxies, indexes.
@@ -119,7 +121,7 @@ def paste(document: Path) -> Pasted:
     caches = {"UV_CACHE_DIR": str(Path.home() / ".cache" / "uv"), "PIP_CACHE_DIR": str(Path.home() / ".cache" / "pip")}
     inherited = {n: value for n, value in os.environ.items() if n in _INHERITED or _REGISTRIES.fullmatch(n)}
     shell = subprocess.Popen(
-        ["bash", "--noprofile", "--norc", "-euo", "pipefail", script],
+        [*(own_loopback() if _listens(document) else ()), "bash", "--noprofile", "--norc", "-euo", "pipefail", script],
         cwd=place,
         env={**caches, **inherited, "HOME": str(home), "PATH": os.pathsep.join(path)},
         stdin=subprocess.DEVNULL,
@@ -135,6 +137,21 @@ def paste(document: Path) -> Pasted:
         out, err = shell.communicate()
         err += f"\nthe blocks did not end within {SECONDS} s"
     return Pasted(place, shell.returncode, out.replace(mark, ""), err, tuple(_answers(to_run(document), out, mark)))
+
+
+def _listens(document: Path) -> bool:
+    return any(_LISTENS.search(block.text) for block in to_run(document))
+
+
+@cache
+def own_loopback() -> tuple[str, ...]:
+    """What gives a command a network with nothing but a loopback; nothing where this machine does not let us. Then the
+    page's ports are the machine's own."""
+    for unshare in (("unshare", "--net"), ("unshare", "--user", "--map-root-user", "--net")):
+        command = (*unshare, "sh", "-ec", 'ip link set lo up; exec "$@"', "sh")
+        if shutil.which("unshare") and subprocess.run([*command, "true"], capture_output=True).returncode == 0:
+            return command
+    return ()
 
 
 def _stand_in_for_a_clone(place: Path) -> None:

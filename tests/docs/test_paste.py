@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 
 import pytest
 
 from tests.docs import paste as harness
-from tests.docs.paste import as_said, paste
+from tests.docs.paste import as_said, own_loopback, paste
 
 
 def page(directory: Path, text: str, name: str = "page.md") -> Path:
@@ -60,3 +61,13 @@ def test_a_document_says_where_it_starts(tmp_path: Path) -> None:
     second = page(tmp_path, "Continued from [the first](first.md).\n~~~sh\necho second\n~~~\n", "second.md")
     assert paste(second).out == "Makefile\nsecond\n"
     assert paste(page(tmp_path, "~~~sh\nls\ncommand -v sealcast\n~~~\n")).out == f"{harness.BIN / 'sealcast'}\n"
+
+
+@pytest.mark.skipif(not own_loopback(), reason="this machine lets nobody make a network of its own (unshare --net)")
+def test_a_page_that_listens_has_ports_of_its_own(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        listen = f"python -c \"import socket; socket.create_server(('127.0.0.1', {port}))\""
+        assert paste(page(tmp_path, f"~~~sh\n{listen}\n~~~\n", "shared.md")).code != 0
+        pasted = paste(page(tmp_path, f"~~~sh\n{listen}  # --listen 127.0.0.1:{port}\n~~~\n", "own.md"))
+        assert pasted.code == 0, pasted.err
