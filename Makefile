@@ -47,8 +47,14 @@ demo: $(READY)
 	@echo "Next, in this directory, type:"
 	@echo ". .venv/bin/activate && sealcast init market"
 
+# The linters use one core, and the tests take what is left of the others.
+check: $(READY)
+	@$(MAKE) --no-print-directory -j 2 lint light
+
 # Light tests start neither Spark nor PostgreSQL, and their files take seconds: tests/conftest.py marks the others.
-check: lint
+.PHONY: light
+light: $(READY)
+	@$(BIN)/python -m compileall -q src
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not soak and not heavy"
 
 test: say-how-long postgres mosquitto $(READY)

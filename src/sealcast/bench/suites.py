@@ -19,6 +19,7 @@ SUITES: Final[dict[str, tuple[str, ...]]] = {
         "end_to_end_publish",
         "end_to_end_open",
         "end_to_end_spark_read",
+        "end_to_end_start",
         "end_to_end_label_hash",
         "end_to_end_subscriptions",
     ),

@@ -117,7 +117,7 @@ def launcher(home: Path) -> str:
 
 def serve(listening: socket.socket) -> None:
     """Forks a process for every request, until standard input ends."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are nobody's to wait for
+    signal.signal(signal.SIGCHLD, _reap)
     while True:
         ready, _, _ = select.select([listening.fileno(), 0], [], [])
         if 0 in ready:
@@ -127,6 +127,13 @@ def serve(listening: socket.socket) -> None:
             listening.close()
             become(link)
         link.close()
+
+
+def _reap(*_: object) -> None:
+    """Waits for children that have ended, so that the processor time that they took counts for this session."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def become(link: socket.socket) -> None:
