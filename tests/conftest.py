@@ -28,6 +28,7 @@ settings.load_profile("sealcast")
 LONGEST_FIRST = (
     "mqtt/",
     "pipeline/test_crash.py",
+    "network/",
     "docs/test_protection_documents.py",
     "docs/test_trust_documents.py",
     "docs/test_documents.py",
