@@ -17,6 +17,7 @@ from sealcast.overlay import moves
 from sealcast.overlay.filter_keys import FilterKeyHandover
 from sealcast.overlay.routing import Forwarder
 from sealcast.pipeline.run import start
+from sealcast.protections import stays
 from sealcast.trust.handles import BrokerRealm
 from tests.cli.shell import sealcast
 from tests.clients.pump import pump
@@ -77,7 +78,10 @@ def turn(world: Served, *others: BrokerMachine) -> None:
         moves.settle(realm, realm.broker(broker).identity.author)
 
 
-def test_what_is_on_its_way_to_a_broker_that_leaves_reaches_its_successor(tmp_path: Path) -> None:
+def test_what_is_on_its_way_to_a_broker_that_leaves_reaches_its_successor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stays, "LEFT_PATIENCE_S", 1.0)
     with served(tmp_path, "endpoint") as world, machines(world, "paris", "lyon") as (paris, lyon):
         for machine in (paris, lyon):
             world.realm.serve(TOPIC, machine.name)
@@ -106,7 +110,13 @@ def test_what_is_on_its_way_to_a_broker_that_leaves_reaches_its_successor(tmp_pa
             before = came(paris)
             assert payloads(ann, "ann", world) == [f"at {price}".encode() for price in range(1, 7)]
             assert came(paris) == before, "nothing more goes there"
-        assert payloads(ann, "ann", world, timeout=0.0) == []
+            paris.stop_gateway()
+            publisher.publish(events(7))
+            for _ in range(2):
+                turn(world, lyon)
+            assert payloads(ann, "ann", world) == [b"at 7"], "nobody needs it any more"
+            assert payloads(ann, "ann", world, timeout=0.0) == []
+            paris.start_gateway()
 
 
 def test_nobody_is_left_with_a_broker_that_nobody_can_follow(tmp_path: Path) -> None:

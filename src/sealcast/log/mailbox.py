@@ -285,6 +285,10 @@ class Mailbox(Generic[P]):
 
     # --- the cursor ------------------------------------------------------------------------------
 
+    def saved(self) -> Cursor:
+        """The durable cursor as it lies here, without a look at the ledger."""
+        return self._file.load().cursor
+
     def cursor(self) -> Cursor:
         """The durable cursor, checked against the ledger."""
         saved, end = self._file.load(), self.reader.end()

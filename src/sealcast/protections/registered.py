@@ -107,10 +107,11 @@ class RegisteredSide:
     def mail(self, realm: EntityRealm, topic: str, subscriber: str) -> Stays[SealedPiece]:
         slot, about = self.slot(realm, topic, subscriber), realm.state().topic(topic)
 
-        def mailbox_at(broker: str) -> Mailbox[SealedPiece]:
+        def mailbox_at(broker: str, patience_s: float | None) -> Mailbox[SealedPiece]:
             state, site, own = realm.state(), realm.site.of(subscriber), realm.paths.topic(topic, broker)
             by, told = journal_signer(state, about, broker), site.told(state, topic, broker)
-            return slot_mailbox(site.journal(topic, broker), slot, subscriber, by, own.cursors, told)
+            journal = site.journal(topic, broker, patience_s=patience_s)
+            return slot_mailbox(journal, slot, subscriber, by, own.cursors, told)
 
         return Stays(lambda: realm.state().stays_of(topic, subscriber), mailbox_at)
 

@@ -27,10 +27,13 @@ from sealcast.log.cursor import Cursor
 from sealcast.log.had import Had
 from sealcast.log.mailbox import Delivery, Mailbox, Part
 from sealcast.log.piece_reader import P
+from sealcast.transports.problems import GatewayUnreachable
 from sealcast.trust.realm.topics import Stay
 
 #: How long a subscriber waits for mail at one of several brokers before it looks at the others.
 SEVERAL_SECONDS: Final = 0.25
+#: How long a broker on another machine that a subscriber has left is tried: it may be gone for good.
+LEFT_PATIENCE_S: Final = 10.0
 #: A broker, and the first record of the stay there.
 StayKey = tuple[str, int]
 #: How far each stay was read.
@@ -77,11 +80,12 @@ class Stays(Closing, Generic[P]):
     def __init__(
         self,
         stays: Callable[[], Sequence[Stay]],
-        mailbox_at: Callable[[str], Mailbox[P]],
+        mailbox_at: Callable[[str, float | None], Mailbox[P]],
         generation: Callable[[P, int], int] | None = None,
     ) -> None:
-        """`stays` gives those of now, the oldest first; `mailbox_at` opens a broker's mailbox. Without a `generation`
-        of a piece's events, stays are read one after the other."""
+        """`stays` gives those of now, the oldest first; `mailbox_at` opens a broker's mailbox, which is tried for so
+        long when it cannot be reached. Without a `generation` of a piece's events, stays are read one after the
+        other."""
         self._all, self._mailbox_at, self._generation = stays, mailbox_at, generation
         self._mailboxes: dict[str, Mailbox[P]] = {}
         #: Where each stay is read on, and how far it was handed out and not acknowledged.
@@ -94,7 +98,8 @@ class Stays(Closing, Generic[P]):
 
     def mailbox(self, broker: str) -> Mailbox[P]:
         if broker not in self._mailboxes:
-            self._mailboxes[broker] = self._mailbox_at(broker)
+            left = all(stay.until is not None for stay in self._all() if stay.broker == broker)
+            self._mailboxes[broker] = self._mailbox_at(broker, LEFT_PATIENCE_S if left else None)
         return self._mailboxes[broker]
 
     @property
@@ -156,7 +161,7 @@ class Stays(Closing, Generic[P]):
             self._at_ordinal(0 if text == "start" else int(text))
             return
         place = self.mailbox(stays[-1].broker).locate(text)
-        self._next = {_key(stay): Cursor(self.mailbox(stay.broker).reader.end()) for stay in stays[:-1]}
+        self._next = {_key(stay): self._end(stay) for stay in stays[:-1]}
         self._next[_key(stays[-1])] = place
 
     def between(self, first: int, end: int) -> Iterator[FoundPart[P]]:
@@ -193,6 +198,8 @@ class Stays(Closing, Generic[P]):
             path, kept = box.head()
             if kept is not None:
                 yield path, kept
+            if self._is_done_with(stay):
+                continue
             # A record that is not its broker's is named when the reader comes to it; what is before it can be read.
             last = None
             with suppress(Corrupt):
@@ -208,7 +215,8 @@ class Stays(Closing, Generic[P]):
         done, stays = dict(self._done if upto is None else upto), self._readable()
         last = max((number for number, stay in enumerate(stays) if _key(stay) in done), default=0)
         for stay in stays[:last]:
-            if stay.until is not None:  # whatever was there, it was read before what follows it
+            # Whatever was there, it was read before what follows it.
+            if stay.until is not None and not self._is_done_with(stay):
                 self.mailbox(stay.broker).advance(Cursor(stay.until), head=head)
         for key, cursor in done.items():
             self.mailbox(key[0]).advance(cursor, had, head)
@@ -226,9 +234,18 @@ class Stays(Closing, Generic[P]):
         serving = next(number for number, stay in enumerate(stays) if stay.until is None)
         return stays if self._generation is not None else stays[: serving + 1]
 
+    def _is_done_with(self, stay: Stay) -> bool:
+        """Whether it was left, and read to its end: nobody needs its broker any more, which may be gone."""
+        return stay.until is not None and self.mailbox(stay.broker).saved() >= Cursor(stay.until)
+
+    def _end(self, stay: Stay) -> Cursor:
+        return Cursor(self.mailbox(stay.broker).reader.end() if stay.until is None else stay.until)
+
     def _begin(self, stay: Stay, *, again: bool) -> Cursor:
         """Where a stay is read from: after what was acknowledged, unless it is read `again`."""
         first = Cursor(stay.first)
+        if not again and self._is_done_with(stay):
+            return self._end(stay)
         return first if again else max(self.mailbox(stay.broker).cursor(), first)
 
     def _walk(self, places: Place) -> Iterator[FoundPart[P]]:
@@ -266,8 +283,13 @@ class Stays(Closing, Generic[P]):
             found = set[_Identity]()
             for stay, first in zip(stays, stays[number].overlaps, strict=False):
                 again = Cursor(max(first, stay.first))
-                for part in self.mailbox(stay.broker).parts(again, stay.until):
-                    found.update(_identities(part))
+                try:
+                    for part in self.mailbox(stay.broker).parts(again, stay.until):
+                        found.update(_identities(part))
+                except GatewayUnreachable:
+                    # Readers know what they had (`log.had`): all of a stay that they are done with.
+                    if not self._is_done_with(stay):
+                        raise
             self._had[key] = frozenset(found)
         return self._had[key]
 

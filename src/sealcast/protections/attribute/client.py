@@ -103,7 +103,7 @@ def mail(realm: EntityRealm, topic: str, subscriber: str) -> Stays[PeerPiece]:
         no_subscription(topic, subscriber)
     state, stays = realm.state(), (Stay(subscriber),)
     by = journal_signer(state, state.topic(topic), subscriber)
-    return Stays(lambda: stays, lambda broker: inbox_mailbox(realm.paths.topic(topic, broker).root, subscriber, by))
+    return Stays(lambda: stays, lambda broker, _: inbox_mailbox(realm.paths.topic(topic, broker).root, subscriber, by))
 
 
 class AttributeClient(LabelledSide):

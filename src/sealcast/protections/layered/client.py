@@ -108,18 +108,21 @@ def opener_for(realm: EntityRealm, topic: str, participant: Participant) -> Even
     return EventOpener(about.schema, about.id, publishers_keys(realm.state), participant.opener)
 
 
-def mailbox_at(realm: EntityRealm, topic: str, broker: str, subscriber: str) -> Mailbox[HopPiece]:
+def mailbox_at(
+    realm: EntityRealm, topic: str, broker: str, subscriber: str, patience_s: float | None = None
+) -> Mailbox[HopPiece]:
     """What one broker has for one subscriber."""
     state = realm.state()
     by = journal_signer(state, state.topic(topic), broker, HOPS_PART)
     routes = Role.BROKER in state.entity(subscriber).roles
     site, own = realm.site.of(subscriber), realm.paths.topic(topic, broker).hops
     told = site.told(state, topic, broker, "hops")
-    return hop_mailbox(site.journal(topic, broker, "hops"), subscriber, by, own.cursors, told, routes=routes)
+    journal = site.journal(topic, broker, "hops", patience_s)
+    return hop_mailbox(journal, subscriber, by, own.cursors, told, routes=routes)
 
 
 def _mail(realm: EntityRealm, topic: str, subscriber: str, homes: Callable[[], Sequence[Stay]]) -> Stays[HopPiece]:
-    return Stays(homes, lambda broker: mailbox_at(realm, topic, broker, subscriber), _generation)
+    return Stays(homes, lambda broker, patience: mailbox_at(realm, topic, broker, subscriber, patience), _generation)
 
 
 def _generation(piece: HopPiece, event: int) -> int:
