@@ -90,6 +90,7 @@ HEAVY = (
     "protections/test_replays.py",
     "protections/test_searchable.py",
     "remote/test_broker_machines.py",
+    "remote/test_conformance.py",
     "remote/test_lies.py",
     "remote/test_two_machines.py",
     "schemes/layered/test_collusion.py",

@@ -1,5 +1,8 @@
 """A realm with one topic, driven as a user drives it, whatever protects the topic: the public API, the commands and
-Spark; and what everybody should have got, by the reference evaluator."""
+Spark; and what everybody should have got, by the reference evaluator.
+
+What a client does goes through `member`, `subscribe` and `ask`, so that clients may be elsewhere than the realm
+(tests/remote/far.py)."""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from sealcast import Event, Position, Publisher, Realm, Schema, Subscriber, run
+from sealcast import Event, Position, Publisher, Realm, Right, Schema, Subscriber, run
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
@@ -17,6 +20,7 @@ from sealcast.log.forwarded import BrokerTopic
 from sealcast.log.outbox import OutboxTopic
 from sealcast.model.protection import PROTECTIONS, Protection
 from sealcast.protections.attribute.carry import carry
+from sealcast.trust.handles import EntityRealm
 from tests.cli.shell import Result, sealcast
 from tests.copies import copy_realm
 
@@ -45,13 +49,19 @@ FILTERS: Mapping[str, tuple[str, ...]] = {
 class World:
     """One topic under one protection."""
 
+    #: What its brokers run on.
+    spark: SparkSession | None = None
+    #: What its brokers counted, for whoever ran them first.
+    totals: Mapping[str, int]
+
     def __init__(self, directory: Path, protection: str, **settings: Any) -> None:
-        self._open(Realm.create(directory))
-        self.realm.create_topic(TOPIC, SCHEMA, protection=protection, **settings, access="members")
-        self.realm.enrol_many([*PUBLISHERS, *FILTERS, "mallory"])
+        realm = Realm.create(directory)
+        realm.create_topic(TOPIC, SCHEMA, protection=protection, **settings, access="members")
+        realm.enrol_many([*PUBLISHERS, *FILTERS, "mallory"])
+        self._open(realm)
         for name, texts in FILTERS.items():
             for text in texts:
-                self.realm.subscribe(TOPIC, name, text)
+                self.subscribe(name, text)
 
     def _open(self, realm: Realm) -> None:
         self.realm = realm
@@ -61,14 +71,51 @@ class World:
         self.published: dict[Position, Event] = {}
         self.due: dict[str, list[bytes]] = {name: [] for name in FILTERS}
 
-    def copy(self, directory: Path) -> World:
+    def copy(self, directory: Path) -> Self:
         """The same realm once more, elsewhere: making one takes longer than most cases."""
         copy_realm(self.realm.paths.root, directory)
-        other = object.__new__(World)
+        other = object.__new__(type(self))
         other._open(Realm(directory))
-        other.published = dict(self.published)
+        other.published, other.spark = dict(self.published), self.spark
         other.due = {name: list(payloads) for name, payloads in self.due.items()}
         return other
+
+    # --- as its clients -------------------------------------------------------------------------------
+
+    def member(self, name: str) -> EntityRealm:
+        """The realm as this client reaches it."""
+        return self.realm
+
+    def subscribe(self, name: str, text: str) -> None:
+        self.realm.subscribe(TOPIC, name, text)
+
+    def reader(self, name: str, **settings: Any) -> Subscriber:
+        return Subscriber(self.member(name), TOPIC, as_=name, **settings)
+
+    def ask(self, name: str, *arguments: object, code: int = 0) -> Result:
+        """A command that this client runs."""
+        return self.command(*arguments, code=code)
+
+    def refuses(self, name: str, *arguments: object) -> bool:
+        """Whether this client's command is refused where the client is, as it should be there."""
+        return False
+
+    def lags(self) -> dict[str, int]:
+        """How many events wait for each subscriber, as `status` says."""
+        found = [t for t in self.command("status", "--json").document["topics"] if t["topic"] == TOPIC]
+        lag = {name: n for each in found for name, n in each["lag"]["subscribers"].items()}
+        return {name: lag.get(name, 0) for name in FILTERS}
+
+    def settle(self) -> None:
+        """Returns when every client has heard of everything."""
+
+    def rotate(self) -> None:
+        self.realm.rotate(TOPIC)
+        self.settle()
+
+    def revoke(self, name: str, right: Right) -> None:
+        self.realm.revoke(TOPIC, name, [right])
+        self.settle()
 
     @property
     def protection(self) -> Protection:
@@ -95,7 +142,7 @@ class World:
 
     def publisher(self, name: str) -> Publisher:
         if name not in self._publishers:
-            self._publishers[name] = Publisher(self.realm, TOPIC, as_=name)
+            self._publishers[name] = Publisher(self.member(name), TOPIC, as_=name)
         return self._publishers[name]
 
     def true_of(self, text: str) -> list[str]:
@@ -141,23 +188,37 @@ class World:
 
     # --- running and reading ---------------------------------------------------------------------------
 
-    def run(self, spark: SparkSession) -> dict[str, int]:
+    def run(self, spark: SparkSession | None = None) -> dict[str, int]:
         """By whoever carries the topic's events: its brokers, or its peers."""
         if self.protection.peers:
             return carry(self.realm, [TOPIC])
-        return run(self.realm, [TOPIC], once=True, spark=spark)
+        return run(self.realm, [TOPIC], once=True, spark=spark or self.spark)
 
     def drop_checkpoints(self) -> None:
         for path in sorted(self.realm.paths.root.rglob("checkpoint")):
             shutil.rmtree(path)
 
     def got(self, name: str) -> list[bytes]:
-        with Subscriber(self.realm, TOPIC, as_=name, from_=0) as reader:
+        with self.reader(name, from_=0) as reader:
             return [event.payload for event in reader]
+
+    def judge(self) -> None:
+        """The ledger checker has nothing to say."""
+        assert self.command("check", TOPIC, "--json").document["ok"]
 
     def check(self) -> None:
         for name, due in self.due.items():
             assert sorted(self.got(name)) == sorted(due), name
+
+    def close(self) -> None:
+        for publisher in self._publishers.values():
+            publisher.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
 
     def command(self, *arguments: object, code: int = 0) -> Result:
         done = sealcast(*arguments, "--realm", self.realm.paths.root)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from sealcast import Publisher, Subscriber
-from sealcast.errors import Misuse
+from sealcast.errors import Misuse, Unavailable
+from sealcast.log.lane_log import LaneLog
 from sealcast.model.protection import PROTECTIONS
+from sealcast.pipeline.outbox import Outbox
 from sealcast.trust.handles import EntityRealm
 from tests.remote.world import TOPIC, Served, events, served
 
@@ -55,6 +58,36 @@ def test_a_subscription_ends_from_afar(world: Served) -> None:
         interests.remove([made.id])
     with world.side.interests(home, TOPIC, "bob") as again:
         assert again.filters() == []
+
+
+class _DiesAfterOne:
+    """A publisher's log whose process ends when the first frame has arrived."""
+
+    def __init__(self, log: LaneLog) -> None:
+        self._log, self.end, self.read = log, log.end, log.read
+
+    def append(self, frames: Sequence[bytes], /) -> None:
+        self._log.append(frames[:1])
+        raise Unavailable("killed")
+
+
+def test_frames_that_a_spark_job_staged_are_sent_again_and_count_once(world: Served, tmp_path: Path) -> None:
+    with Publisher(world.client("xetra"), TOPIC, "xetra") as publisher:
+        if "spark-write" in world.protection.lacks:
+            with pytest.raises(Misuse, match="cannot be sealed now and appended later"):
+                publisher.seal(events(1))
+            return
+        with world.realm.frames(TOPIC) as log:
+            before = log.partition(publisher.partition).end()
+        outbox = Outbox(tmp_path, "query")
+        staged = outbox.stage(0, [*publisher.seal(events(1, 2)), *publisher.seal(events(3))])
+        assert staged is not None
+        with pytest.raises(Unavailable):
+            outbox.publish(0, [staged], _DiesAfterOne(publisher.log))
+        assert outbox.publish(0, [staged], publisher.log) == 2
+        assert outbox.publish(0, [staged], publisher.log) == 0, "the batch is done"
+        with world.realm.frames(TOPIC) as log:
+            assert log.partition(publisher.partition).end() == before + 2
 
 
 def test_a_home_holds_no_secret_of_anybody_else_and_no_log(world: Served) -> None:

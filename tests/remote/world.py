@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,16 +33,13 @@ def events(*prices: int) -> list[Event]:
     return [Event({"price": price}, f"at {price}".encode()) for price in prices]
 
 
-class Served:
-    """One realm behind a gateway. What tests do as its clients goes through homes; `realm` is the administrator's."""
+class ServedRealm:
+    """A realm that has a gateway `gate`, its gateway and its services. What tests do as its clients goes through homes;
+    `realm` is the administrator's."""
 
-    def __init__(self, directory: Path, protection: str, **more: Any) -> None:
-        """`more` is for the topic."""
-        self.directory = directory
-        self.realm = Realm.create(directory / "realm", "market")
-        self.realm.enrol_many(ENTITIES)
-        self.realm.create_topic(TOPIC, SCHEMA, protection=protection, access="members", **more)
-        self.realm.add_gateway("gate", ["127.0.0.1"])
+    def __init__(self, directory: Path, realm: Realm) -> None:
+        """`directory` is for homes."""
+        self.directory, self.realm = directory, realm
         self._stop, ready = threading.Event(), threading.Event()
         self.port = 0
         self.start_gateway()
@@ -76,10 +73,10 @@ class Served:
     def client(self, *names: str) -> EntityRealm:
         return EntityRealm(self.home(*names))
 
-    def pump(self) -> None:
-        """The brokers' part, without Spark."""
+    def pump(self) -> Mapping[str, int]:
+        """The brokers' part, without Spark; what they counted."""
         here = deployment.Realm(self.realm.paths.root)
-        pump_layered(here, TOPIC) if self.protection.overlay else pump_slots(here, TOPIC)
+        return pump_layered(here, TOPIC) if self.protection.overlay else pump_slots(here, TOPIC)
 
     def start_gateway(self) -> None:
         """On the port that it had before, if it had one."""
@@ -120,6 +117,18 @@ class Served:
             while not self._stop.is_set():
                 if not running.turn():
                     time.sleep(0.01)
+
+
+class Served(ServedRealm):
+    """A realm with one topic, made for one test module."""
+
+    def __init__(self, directory: Path, protection: str, **more: Any) -> None:
+        """`more` is for the topic."""
+        realm = Realm.create(directory / "realm", "market")
+        realm.enrol_many(ENTITIES)
+        realm.create_topic(TOPIC, SCHEMA, protection=protection, access="members", **more)
+        realm.add_gateway("gate", ["127.0.0.1"])
+        super().__init__(directory, realm)
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from sealcast.trust.handles import EntityRealm
 
 FRAMES: Final = 20
 ROUNDS: Final = 9
+QUICK: Final = {"frames": 4, "rounds": 3}
 TOPIC, PUBLISHER, READER = "ticks", "publisher", "reader"
 _SPACE: Final = 1 << 30
 

@@ -43,6 +43,7 @@ from sealcast.trust.tls import HTTP, bare_context, show
 FOLLOWERS: Final = 1_000
 EVENTS: Final = 20
 ROUNDS: Final = 3
+QUICK: Final = {"followers": 50, "events": 4, "rounds": 1}
 PIECE_BYTES: Final = 1_200
 _TOPIC, _READER = "quotes", "reader"
 _PATH: Final = f"/v1/topics/{_TOPIC}/brokers/broker/mail/follow?from="

@@ -30,6 +30,7 @@ from sealcast.trust.deployment import Realm
 EVENTS: Final = 40
 #: Events before any is counted: keys come, and Java compiles what it runs often.
 WARM: Final = 8
+QUICK: Final = {"events": 4, "warm": 2}
 TOPIC, PUBLISHER = "ticks", "publisher"
 _READERS: Final = ("near", "far")
 _SPACE: Final = 256 << 20

@@ -76,6 +76,8 @@ _LOG_JSON: Final = _option(
 class GivenOptions:
     """What the shared options of the command that runs were given as."""
 
+    #: The command itself, as one types it.
+    command: str = "sealcast"
     realm: str | None = None
     json: bool = False
     #: Where notes go instead of to a person.
@@ -103,14 +105,16 @@ class Commands(typer.Typer):
 
         def add(function: CommandFunctionType) -> CommandFunctionType:
             @wraps(function)
-            def run(**values: Any) -> None:
+            def run(context: typer.Context, **values: Any) -> None:
+                given.command = context.command_path
                 shared = {option.name: values.pop(option.name) for option in own_shared}
                 given.realm, given.json = shared.get("realm"), shared.get("json", False)
                 given.log = JsonLog(sys.stderr) if shared.get("log_json") else None
                 function(**values)
 
             own = signature(function, eval_str=True)
-            run.__signature__ = own.replace(parameters=[*own.parameters.values(), *own_shared])  # type: ignore[attr-defined]
+            context = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+            run.__signature__ = own.replace(parameters=[*own.parameters.values(), *own_shared, context])  # type: ignore[attr-defined]
             register(run)
             return function
 
@@ -155,7 +159,8 @@ def has_joined(here: OpenRealm, role: Role) -> bool:
 def _at_hand(here: _Opened, afar: bool) -> _Opened:
     if not afar and not here.site.here:
         raise Misuse(
-            f"this needs the realm itself, which is behind {here.site.shown}: {here.paths.root} is a client's home",
+            f"`{given.command}` needs the realm itself, which is behind {here.site.shown}: {here.paths.root} is a "
+            "client's home",
             hint="its administrator does this where the realm is; clients use pub, sub, subscription, token and topic",
         )
     return here

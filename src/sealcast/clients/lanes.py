@@ -7,7 +7,6 @@ carry events, its one lane ends in a log of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from sealcast.errors import Bug
 from sealcast.log.forwarded import partition_of as partition_of
@@ -46,9 +45,9 @@ class Lane(Unpicklable):
         return self._log.waiting()
 
     @property
-    def directory(self) -> Path:
-        """Where the partition that it writes to lies."""
-        return self._log.directory
+    def log(self) -> LaneLog:
+        """The partition that it writes to."""
+        return self._log
 
     def append(self, frames: Sequence[bytes]) -> Sequence[int] | None:
         """Their offsets; None where they wait on this machine until they can be sent. Durable on return."""

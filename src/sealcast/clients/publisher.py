@@ -26,7 +26,7 @@ from sealcast.control.wallet import Held, Wallet
 from sealcast.errors import Busy, EventRejected, Misuse, Queued
 from sealcast.filters.readers import predicate
 from sealcast.log.closing import Closing
-from sealcast.log.lane_log import Confirmation
+from sealcast.log.lane_log import Confirmation, LaneLog
 from sealcast.model.bounded import bounded
 from sealcast.model.event import Event, Position, Positions
 from sealcast.model.schema import Schema
@@ -148,9 +148,14 @@ class Publisher(Closing):
         return self._lanes[0].partition
 
     @property
+    def log(self) -> LaneLog:
+        """What it writes to: for frames that `seal` made."""
+        return self._lanes[0].log
+
+    @property
     def directory(self) -> Path:
-        """Where the log lies that it writes to."""
-        return self._lanes[0].directory
+        """Where the log lies that it writes to; Misuse if that is on another machine."""
+        return self.log.directory
 
     def publish(self, events: Given, *, readers: str = "") -> Positions:
         """All of them, durable on return; or none, and EventRejected names the first that the schema does not admit.

@@ -6,7 +6,7 @@ a gateway                 `transports.frames`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -15,6 +15,7 @@ from sealcast.log.closing import Closing
 from sealcast.log.forwarded import BrokerTopic
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.outbox import OutboxTopic
+from sealcast.log.port import Record
 
 
 class LostFrame(NamedTuple):
@@ -71,6 +72,13 @@ class LaneLog(Protocol):
     def confirm(self, standing: AskStanding) -> Confirmation:
         """Asks its broker what became of frames that somebody else acknowledged; nothing where nobody else did."""
 
+    def end(self) -> int:
+        """Where it ends now; 0 where the log is elsewhere."""
+
+    def read(self, start: int) -> Iterator[Record]:
+        """What was appended from there on, as far as it can be read here. Of a log elsewhere that is nothing: whoever
+        is not sure that a frame arrived appends it again, and it counts once."""
+
     @property
     def directory(self) -> Path:
         """Where it lies on this machine; Misuse if it does not."""
@@ -110,6 +118,12 @@ class LocalLaneLog(Closing):
         while sizes and sum(sizes) > most_bytes:
             start, sizes = start + 1, sizes[1:]
         return [record.data for record in self._log.read(start, end)]
+
+    def end(self) -> int:
+        return self._log.end()
+
+    def read(self, start: int) -> Iterator[Record]:
+        return self._log.read(start)
 
     @property
     def directory(self) -> Path:

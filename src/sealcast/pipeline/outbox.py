@@ -8,6 +8,9 @@ journal, one a query: before the first frame is appended it says which files are
 ended; afterwards it says that they were. Run again, `publish` finds in the log what was appended already (frames are
 unique: each carries fresh random bytes) and appends the rest, of the *first* run's files. Frames that were sealed again
 meanwhile are thrown away: they have other nonces and other bytes, and the same events.
+
+A log behind a gateway cannot be read. Then all frames of the first run are sent again. The gateway answers where those
+are that it has, and the broker refuses as a replay what came twice nevertheless.
 """
 
 from __future__ import annotations
@@ -23,11 +26,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Protocol
 
 from sealcast.errors import Corrupt, Misuse
 from sealcast.log import files
-from sealcast.log.port import PartitionLog
+from sealcast.log.port import Record
 from sealcast.model.bounded import bounded
 from sealcast.wire.limits import MAX_FRAME_BYTES
 
@@ -46,6 +49,14 @@ class StagedFrames:
     file: str
     digest: str
     frames: int
+
+
+class AppendedFrames(Protocol):
+    """What frames are appended to (`log.lane_log`)."""
+
+    def append(self, frames: Sequence[bytes], /) -> Sequence[int] | None: ...
+    def end(self) -> int: ...
+    def read(self, start: int, /) -> Iterator[Record]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +107,12 @@ class Outbox:
             files.sync_directory(self._directory)
         return StagedFrames(path.name, digest.hexdigest(), count)
 
-    def publish(self, batch: int, staged: Sequence[StagedFrames], log: PartitionLog) -> int:
+    def publish(self, batch: int, staged: Sequence[StagedFrames], log: AppendedFrames) -> int:
         """Appends the frames of this batch, if they are not there yet; how many it appended."""
         with files.locked(self._directory / f"{self._query}.lock"):
             return self._publish(batch, staged, log)
 
-    def _publish(self, batch: int, staged: Sequence[StagedFrames], log: PartitionLog) -> int:
+    def _publish(self, batch: int, staged: Sequence[StagedFrames], log: AppendedFrames) -> int:
         note, appended = self._read_note(), 0
         if note is not None and not note.done:
             appended = self._append(note, log, self._known(note, log))
@@ -129,11 +140,14 @@ class Outbox:
         for path in self._directory.glob(f"{self._query}.*"):
             path.unlink(missing_ok=True)
 
-    def _append(self, note: _Note, log: PartitionLog, skip: int) -> int:
-        frames = islice(self._frames(note.staged), skip, None)
-        return sum(len(log.append(batch)) for batch in bounded(frames, len, BYTES_PER_APPEND))
+    def _append(self, note: _Note, log: AppendedFrames, skip: int) -> int:
+        appended = 0
+        for batch in bounded(islice(self._frames(note.staged), skip, None), len, BYTES_PER_APPEND):
+            log.append(batch)  # durable on return, also where they wait on this disk until a gateway answers
+            appended += len(batch)
+        return appended
 
-    def _known(self, note: _Note, log: PartitionLog) -> int:
+    def _known(self, note: _Note, log: AppendedFrames) -> int:
         """How many of the batch's frames the log has. Appends keep their order, so these are its first ones."""
         ours = {hashlib.sha256(frame).digest() for frame in self._frames(note.staged)}
         return sum(hashlib.sha256(record.data).digest() in ours for record in log.read(note.since))

@@ -14,6 +14,7 @@ must be there. It is no part of the broker, and the broker does not import it.
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +45,6 @@ from pyspark.sql.types import (
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Bug, Misuse
-from sealcast.log.embedded import FrameLog
 from sealcast.model.event import own_column
 from sealcast.model.schema import Schema
 from sealcast.pipeline.options import positive
@@ -301,9 +301,13 @@ def _publish(client: Client, messages: Sequence[WriterCommitMessage | None], bat
     staged = [message.staged for message in sealed if message.staged is not None]
     if not staged:
         return
-    with Publisher(client.realm, client.topic, client.entity) as publisher, FrameLog(publisher.directory) as log:
+    with Publisher(client.realm, client.topic, client.entity) as publisher:
         outbox = _outbox(publisher.realm, client.topic, sealed[0].query)
-        outbox.publish(batch, staged, log)
+        outbox.publish(batch, staged, publisher.log)
+        waiting = publisher.flush()
+    if waiting:
+        told = f"{waiting} frames of topic {client.topic!r} wait in {publisher.realm.paths.root}: no gateway answers"
+        sys.stderr.write(f"sealcast: {told}; they are sent before the next that is published\n")
 
 
 def _give_up(client: Client, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -6,7 +6,7 @@ on this disk (`offline`), and whatever is published later waits behind them: a p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ from typing import Any, Final
 from sealcast.errors import Misuse, Unavailable
 from sealcast.log.closing import Closing
 from sealcast.log.lane_log import AskStanding, Confirmation, LostFrame
+from sealcast.log.port import Record
 from sealcast.model.bounded import bounded
 from sealcast.transports.https import Connection, path_of
 from sealcast.transports.offline import FrameQueue
@@ -114,6 +115,12 @@ class RemoteLaneLog(Closing):
     def newest(self, most: int, most_bytes: int) -> list[bytes]:
         raise self._elsewhere()
 
+    def end(self) -> int:
+        return 0
+
+    def read(self, start: int) -> Iterator[Record]:
+        return iter(())
+
     @property
     def directory(self) -> Path:
         raise self._elsewhere()
@@ -168,7 +175,7 @@ class RemoteLaneLog(Closing):
     def _elsewhere(self) -> Misuse:
         return Misuse(
             f"the log of partition {self.partition} is behind {self._connection.address}, not on this machine",
-            hint="publish with sealcast.Publisher or sealcast pub; Spark's sink and the MQTT bridge need that log",
+            hint="publish with sealcast.Publisher, sealcast pub or Spark's sink; the MQTT bridge needs that log",
         )
 
 
