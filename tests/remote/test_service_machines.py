@@ -20,6 +20,7 @@ from sealcast.protections.port import center_rules
 from sealcast.transports.problems import GatewayRefused
 from sealcast.trust import deployment
 from sealcast.trust.certificates.roles import Role
+from sealcast.trust.handles import EntityRealm
 from tests.clients.pump import pump
 from tests.remote.machines import join
 from tests.remote.world import PATIENCE_S, SCHEMA, Served, events, served
@@ -68,6 +69,13 @@ def test_a_key_center_and_a_discovery_node_elsewhere(tmp_path: Path) -> None:
             pump(world.realm, GOLD)
             with world.side.key_asker(ann, GOLD, "ann") as ask, Subscriber(ann, GOLD, "ann", ask=ask) as sub:
                 assert [event.payload for event in sub.poll(timeout=60)] == [b"at 5"]
+            # Whoever comes later gets its keys of the topic from the center, which alone has them.
+            join(world, tmp_path / "late", "late")
+            with Publisher(EntityRealm(tmp_path / "late"), GOLD, "late") as publisher:
+                assert len(publisher.publish(events(6))) == 1
+            pump(world.realm, GOLD)
+            with Subscriber(ann, GOLD, "ann", from_=0) as sub:
+                assert [event.payload for event in sub.poll(timeout=60)] == [b"at 5", b"at 6"]
             answered = {served.name: served.counts["answered"] for served in running.services}
             assert answered["vault"] > 0 and answered["scout"] > 0, answered
         keys = {path.relative_to(home) for path in home.rglob("*.key")}

@@ -57,6 +57,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     ),
     "pallickara/token": Experiment("pallickara.token:run", "asking for a key and a token, and where the time goes"),
     "pallickara/end-to-end": Experiment("pallickara.end_to_end:run", "a message's delay, secured against unsecured"),
+    "pallickara/hosts": Experiment("pallickara.hosts:run", "the same on four hosts, as root: figure 1's topology"),
     "pallickara/discovery": Experiment("pallickara.discovery:run", "finding topics, against how many match"),
     "pallickara/spacing": Experiment("pallickara.spacing:run", "whether the spacing of messages is preserved"),
     "pallickara/revocation": Experiment("pallickara.revocation:run", "revoking 1 % of 10,000 subscribers under load"),

@@ -38,6 +38,7 @@ class Issuer(Unpicklable):
     vouches = False
 
     def __init__(self, paths: Layout) -> None:
+        self._paths = paths
         self.center = cache(lambda name: CenterSecrets.load(paths.center_key(name)))
 
     def keys(self, topic: Topic, epoch: int | None = None) -> TopicKeys:
@@ -52,9 +53,11 @@ class Issuer(Unpicklable):
         return (keys.for_entity(topic, e, reads=_key_for(state, topic, e.name, at_us) is True) for e in entities)
 
     def for_newcomer(self, state: RealmState) -> list[tuple[Topic, TopicKeys]]:
-        """The keys of topics that let in everyone who is enrolled, and whose centers still count."""
+        """The keys of topics that let in everyone who is enrolled, and whose centers still count. From a center on a
+        machine of its own, a newcomer gets them when it first asks."""
         members = [t.topic for t in state.topics.values() if t.topic.access is Access.MEMBERS]
-        return [(topic, self.keys(topic)) for topic in members if has_center(state, topic)]
+        here = [topic for topic in members if self._paths.center_key(topic.center).exists()]
+        return [(topic, self.keys(topic)) for topic in here if has_center(state, topic)]
 
     def missing_pair_keys(
         self, state: RealmState, topic: str, names: Iterable[str], at_us: int
