@@ -11,7 +11,7 @@ HKDF-SHA256, AES-256-GCM. What is sealed opens only with both private halves, so
 from __future__ import annotations
 
 import hashlib
-from typing import Final, Self
+from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -27,7 +27,8 @@ from cryptography.hazmat.primitives.hpke import (
 from sealcast.errors import Misuse
 from sealcast.primitives import hpke
 from sealcast.primitives.encoding import joined
-from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.primitives.private_key import ReceivingPrivateKey
+from sealcast.primitives.secrets import Secret
 
 PRIVATE_BYTES: Final = 32
 _MLKEM_PUBLIC: Final = 1184
@@ -71,29 +72,21 @@ def seal(public: bytes, plaintext: bytes, info: bytes, aad: bytes = b"") -> byte
     return _SUITE.encrypt(plaintext, _parsed(public), info=joined((info, aad)))
 
 
-class HybridKey(Unpicklable):
+class HybridKey(ReceivingPrivateKey):
     """A holder's own key for receiving."""
 
-    __slots__ = ("_key", "_private", "public")
+    __slots__ = ("_key", "public")
+
+    WHAT = "a hybrid private key"
+    SIZE = PRIVATE_BYTES
 
     def __init__(self, private: Secret) -> None:
-        if private.size != PRIVATE_BYTES:
-            raise Misuse(f"a hybrid private key has {PRIVATE_BYTES} bytes, not {private.size}")
-        self._private = private
+        super().__init__(private)
         halves = _expanded(private)
         lattice = MLKEM768PrivateKey.from_seed_bytes(halves[:_MLKEM_SEED])
         curve = X25519PrivateKey.from_private_bytes(halves[_MLKEM_SEED:])
         self._key = MLKEM768X25519PrivateKey(lattice, curve)
         self.public = lattice.public_key().public_bytes_raw() + curve.public_key().public_bytes_raw()
-
-    @classmethod
-    def generate(cls) -> Self:
-        return cls(Secret.random(PRIVATE_BYTES))
-
-    @property
-    def private(self) -> Secret:
-        """For the owner's key file, and nothing else."""
-        return self._private
 
     def open(self, sealed: bytes, info: bytes, aad: bytes = b"") -> bytes:
         """What was sealed to this key under the same `info` and `aad`, or CannotOpen."""

@@ -8,39 +8,32 @@ says that. A key of small order, with which every secret would be zero, is refus
 
 from __future__ import annotations
 
-from typing import Final, Self
+from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from sealcast.errors import Misuse, Rejected
+from sealcast.errors import Rejected
 from sealcast.primitives import kdf
-from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.primitives.private_key import ReceivingPrivateKey
+from sealcast.primitives.secrets import Secret
 
 PRIVATE_BYTES: Final = 32
 PUBLIC_BYTES: Final = 32
 _SALT: Final = b"sealcast/1 agreement"
 
 
-class OwnKey(Unpicklable):
+class OwnKey(ReceivingPrivateKey):
     """A private key with its public half."""
 
-    __slots__ = ("_key", "_private", "public")
+    __slots__ = ("_key", "public")
+
+    WHAT = "an X25519 private key"
+    SIZE = PRIVATE_BYTES
 
     def __init__(self, private: Secret) -> None:
-        if private.size != PRIVATE_BYTES:
-            raise Misuse(f"an X25519 private key has {PRIVATE_BYTES} bytes, not {private.size}")
-        self._private = private
+        super().__init__(private)
         self._key = X25519PrivateKey.from_private_bytes(private.reveal())
         self.public = self._key.public_key().public_bytes_raw()
-
-    @classmethod
-    def generate(cls) -> Self:
-        return cls(Secret.random(PRIVATE_BYTES))
-
-    @property
-    def private(self) -> Secret:
-        """For the owner's key file, and nothing else."""
-        return self._private
 
 
 class AgreementKey(OwnKey):
