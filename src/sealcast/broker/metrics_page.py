@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import stat
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from sealcast.errors import Misuse, Unavailable
 from sealcast.log import files
@@ -59,6 +61,22 @@ def read_token(path: Path | None) -> Secret | None:
             hint=f"make one: openssl rand -hex 32 > {path}",
         )
     return Secret(raw)
+
+
+class CountsCollector(Collector):
+    """One counter whose numbers somebody else keeps."""
+
+    def __init__(
+        self, name: str, help: str, labels: Sequence[str], look: Callable[[], Mapping[tuple[str, ...], int]]
+    ) -> None:
+        """`look` gives the numbers as they are now, by the values of the labels."""
+        self._name, self._help, self._labels, self._look = name, help, labels, look
+
+    def collect(self) -> Iterator[Metric]:
+        family = CounterMetricFamily(self._name, self._help, labels=self._labels)
+        for values, count in sorted(self._look().items()):
+            family.add_metric(values, count)
+        yield family
 
 
 def _guarded(app: WSGIApplication, token: Secret) -> WSGIApplication:

@@ -6,12 +6,12 @@ import asyncio
 import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sealcast.cli import talk
+from sealcast.cli.metrics import PrometheusPort, PrometheusToken, asked_for
 from sealcast.telemetry.logs import JsonLog
 
 if TYPE_CHECKING:
@@ -28,10 +28,8 @@ def gateway(
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Which gateway [default: the one whose keys are here].")
     ] = None,
-    prometheus: Annotated[int | None, typer.Option(metavar="PORT", help="Serve metrics on 127.0.0.1:PORT.")] = None,
-    prometheus_token: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Show metrics to those alone who send the token in this file.")
-    ] = None,
+    prometheus: PrometheusPort = None,
+    prometheus_token: PrometheusToken = None,
     log_requests: Annotated[bool, typer.Option("--log-requests", help="Write a line for every request.")] = False,
 ) -> None:
     """Let publishers and subscribers on other machines in, until Ctrl-C.
@@ -44,14 +42,13 @@ def gateway(
     The log goes to stderr, one JSON document a line. SIGTERM ends it in good order. A renewed certificate is shown
     without a restart (SIGHUP: at once).
     """
-    from sealcast.broker.metrics_page import read_token, serve
     from sealcast.gateway.running import GatewayService
     from sealcast.trust.handles import GatewayRealm
 
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or not 0 <= int(port) < 65_536:
         raise typer.BadParameter(f"{listen!r} is no address: write HOST:PORT", param_hint="--listen")
-    token = read_token(prometheus_token)
+    show = asked_for(prometheus, prometheus_token)
     made = GatewayService(
         GatewayRealm(talk.given.realm),
         name,
@@ -68,9 +65,7 @@ def gateway(
     with ExitStack() as held:
 
         def ready(hub: Hub) -> None:
-            if prometheus is not None:
-                served = held.enter_context(serve(hub.metrics.registry, prometheus, token))
-                talk.note(f"metrics on http://127.0.0.1:{served.port}/metrics")
+            held.enter_context(show(lambda: hub.metrics.registry))
             counts.update(hub=hub)
 
         asyncio.run(made.run(ready))

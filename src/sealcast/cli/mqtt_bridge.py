@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from sealcast.cli import talk
+from sealcast.cli.metrics import PrometheusPort, PrometheusToken
 from sealcast.cli.stopping import stop_asked
 
 EXAMPLE: Final = "Example: sealcast mqtt bridge quotes --host 127.0.0.1 --subscriber alice"
@@ -36,10 +37,8 @@ def bridge(
         str, typer.Option("--broker", metavar="NAME", help="Whose log frames without a name go to.")
     ] = "broker",
     once: Annotated[bool, typer.Option("--once", help="Stop when nothing is left to do.")] = False,
-    prometheus: Annotated[int | None, typer.Option(metavar="PORT", help="Serve metrics on 127.0.0.1:PORT.")] = None,
-    prometheus_token: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Show metrics to those alone who send the token in this file.")
-    ] = None,
+    prometheus: PrometheusPort = None,
+    prometheus_token: PrometheusToken = None,
 ) -> None:
     """Carry frames from an MQTT broker into the log, and subscribers' mail out to it, until Ctrl-C.
 

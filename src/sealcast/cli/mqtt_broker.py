@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sealcast.cli import talk
+from sealcast.cli.metrics import PrometheusPort, PrometheusToken
 from sealcast.cli.stopping import stop_asked
 
 if TYPE_CHECKING:
@@ -28,10 +29,8 @@ def broker(
     key: Annotated[Path | None, typer.Option(metavar="FILE", help="TLS: its key.")] = None,
     node: Annotated[str, typer.Option("--broker", metavar="NAME", help="Whose halves it matches with.")] = "broker",
     keep: Annotated[int, typer.Option("--keep-mib", metavar="N", min=16, help="Of events, for clients away.")] = 1024,
-    prometheus: Annotated[int | None, typer.Option(metavar="PORT", help="Serve metrics on 127.0.0.1:PORT.")] = None,
-    prometheus_token: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Show metrics to those alone who send the token in this file.")
-    ] = None,
+    prometheus: PrometheusPort = None,
+    prometheus_token: PrometheusToken = None,
 ) -> None:
     """Be an MQTT broker (3.1.1) for the realm's searchable topics, until Ctrl-C.
 

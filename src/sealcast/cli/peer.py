@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from sealcast.cli import peer_trees, talk
+from sealcast.cli.metrics import PrometheusPort, PrometheusToken, asked_for, counting
 from sealcast.cli.stopping import stop_asked
 
 if TYPE_CHECKING:
     from threading import Event
+
+    from prometheus_client import CollectorRegistry
 
     from sealcast.protections.attribute.peering.host import PeerHost
 
@@ -41,6 +44,8 @@ def run(
     relay_only: Annotated[
         bool, typer.Option("--no-rendezvous", help="Do not offer to run the roots of trees.")
     ] = False,
+    prometheus: PrometheusPort = None,
+    prometheus_token: PrometheusToken = None,
 ) -> None:
     """Host peers until Ctrl-C: of every entity whose keys are here, or of those that are named.
 
@@ -68,8 +73,8 @@ def run(
         settings=settings,
         told=talk.note,
     )
-    begin = time.monotonic()
-    with stop_asked() as stop:
+    begin, show = time.monotonic(), asked_for(prometheus, prometheus_token)
+    with stop_asked() as stop, show(lambda: metrics_of(made)):
         counts = asyncio.run(_run(made, stop, once))
     shown = ("peers", "published", "received", "forwarded", "deliveries", "refused", "missed", "dropped", "links")
     document: dict[str, Any] = {**dict.fromkeys(shown, 0), **counts, "seconds": round(time.monotonic() - begin, 3)}
@@ -79,6 +84,12 @@ def run(
         f"{document['missed']:,} missed"
     )
     talk.answer(document, said)
+
+
+def metrics_of(host: PeerHost) -> CollectorRegistry:
+    """What the peers of a topic did, all of them together: no number is anybody's own."""
+    labels = ("topic", "outcome")
+    return counting("sealcast_peer_events", "Events at peers, and what became of them", labels, host.counted)
 
 
 async def _run(host: PeerHost, stop: Event, once: bool) -> dict[str, int]:

@@ -6,13 +6,13 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sealcast.cli import talk
 from sealcast.cli.maintain import upkeep
+from sealcast.cli.metrics import PrometheusPort, PrometheusToken, asked_for
 from sealcast.cli.tracing import TracesTo, traces_to
 
 if TYPE_CHECKING:
@@ -34,12 +34,6 @@ Master = Annotated[str, typer.Option(metavar="URL", help="Where Spark runs.")]
 Every = Annotated[str | None, typer.Option(metavar="TIME", help='The least time between batches, such as "5 seconds".')]
 Node = Annotated[
     str | None, typer.Option(metavar="BROKER", help="Run this broker alone [default: all whose keys are here].")
-]
-PrometheusPort = Annotated[
-    int | None, typer.Option(metavar="PORT", help="Serve metrics on this port of the loopback interface.")
-]
-PrometheusToken = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Show metrics to those alone who send the token in this file.")
 ]
 
 
@@ -75,18 +69,15 @@ def run(
     if not alone:
         here = talk.open_realm()
     _exists(here.state(), topics, node)
-    from sealcast.broker.metrics_page import read_token
     from sealcast.pipeline.metrics import Metrics
     from sealcast.pipeline.run import queries_of, refuse_second_run
     from sealcast.pipeline.run import run as run_pipeline
 
-    token = read_token(prometheus_token)
+    show = asked_for(prometheus, prometheus_token)
     refuse_second_run(queries_of(here, topics or (), node))
     begin, metrics, shown, spark = time.monotonic(), Metrics(), _Shown(), _Spark(master, once)
     with ExitStack() as held:
-        if prometheus is not None:
-            served = held.enter_context(metrics.serve(prometheus, token))
-            talk.note(f"metrics on http://127.0.0.1:{served.port}/metrics")
+        held.enter_context(show(lambda: metrics.registry))
         options: Options = {"once": once, "every": every, "node": node, "metrics": metrics, "spark": spark}
         options |= {"on_batch": shown.batch, "on_failure": shown.failure}
         options["traces"] = held.enter_context(traces_to(traces))

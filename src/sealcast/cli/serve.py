@@ -12,9 +12,12 @@ import typer
 
 from sealcast.cli import talk
 from sealcast.cli.epochs import Messages
+from sealcast.cli.metrics import PrometheusPort, PrometheusToken, asked_for, counting
 from sealcast.errors import Corrupt, Unavailable
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from sealcast.control.desk import More
     from sealcast.control.reception import Reception
     from sealcast.control.running import Running
@@ -36,6 +39,8 @@ def serve(
     restrict: Annotated[
         str | None, typer.Option(metavar="WHO", help='Who may find key centers, such as "name=desk-* | role=broker".')
     ] = None,
+    prometheus: PrometheusPort = None,
+    prometheus_token: PrometheusToken = None,
 ) -> None:
     """Answer requests for tokens, keys, subscriptions and advertisements, until Ctrl-C.
 
@@ -55,6 +60,7 @@ def serve(
     from sealcast.protections.port import broker_side, center_rules
 
     here = talk.open_realm(afar=True)
+    show = asked_for(prometheus, prometheus_token)
     found_by = FOUND_BY if restrict is None else Restrictions.parse(restrict)
     stop = _Stop()
     asked = [requests_of, *(broker_side(kind()).requests for kind in PROTECTIONS.values())]
@@ -73,6 +79,7 @@ def serve(
             talk.note("the reception enrols whoever has an invitation's code")
         for served in running.services:
             talk.note(f"{served.what} {served.name!r} listens on {served.service.topic.hex()}")
+        held.enter_context(show(lambda: metrics_of(running, reception)))
         sealed = Messages(here)
         rotated = running.rotate_due(sealed.counts())
         if once:
@@ -106,6 +113,18 @@ def _services(running: Running, reception: Reception | None) -> list[dict[str, A
         counts = {("answered" if what == "joined" else what): n for what, n in reception.counts.items()}
         found.append({"what": "reception", "name": "reception", "topic": None, "counts": counts})
     return found
+
+
+def metrics_of(running: Running, reception: Reception | None) -> CollectorRegistry:
+    """What became of requests, by service. Who asked is nobody's business."""
+
+    def look() -> dict[tuple[str, ...], int]:
+        found = {(str(s.what), s.name, what): n for s in running.services for what, n in dict(s.counts).items()}
+        joins = dict(reception.counts) if reception is not None else {}
+        return found | {("reception", "reception", what): n for what, n in joins.items()}
+
+    labels = ("service", "name", "outcome")
+    return counting("sealcast_service_requests", "Requests to services, and what became of them", labels, look)
 
 
 class _Stop:

@@ -36,6 +36,8 @@ from sealcast.trust.handles import EntityRealm
 from sealcast.trust.realm.state import RealmState
 
 #: How often the registry is followed: so soon a revoked peer is cut off.
+#: What is counted of events, for a metrics page.
+COUNTED: Final = ("published", "received", "forwarded", "deliveries", "refused", "missed", "dropped")
 FOLLOW_S: Final = 0.25
 #: How often, in turns, a registry that moved is gone by: fifty processes that start together change it fifty times.
 LOOK_EACH: Final = 4
@@ -247,6 +249,14 @@ class PeerHost(Unpicklable):
         if all(name in self._hosted for name in self._state.peers if not self._state.entity(name).revoked):
             seconds = min(seconds, NEAR_S)
         return self._looking.done() and all(member.idle for member in found) and now - last >= seconds
+
+    def counted(self) -> dict[tuple[str, ...], int]:
+        """What became of events so far, by topic and outcome; also asked from another thread."""
+        found = Counter[tuple[str, ...]]()
+        for member in self.members():
+            counts = dict(member.journal.counts)
+            found.update({(member.topic, outcome): counts.get(outcome, 0) for outcome in COUNTED})
+        return dict(found)
 
     def _total(self) -> Counter[str]:
         total = Counter(self.counts)
