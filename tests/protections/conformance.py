@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from sealcast import Right
+from sealcast import Event, Right
 from sealcast.errors import Misuse, NotFound, SealcastError
 from tests.protections.world import FILTERS, SCHEMA, TOPIC, World
+from tests.telemetry.recorder import Recorder, files_with, forms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -158,6 +159,26 @@ class ClientHalf:
         only = delivered.ask("nyse", *ask, "--reason", "replay").document["rejected"]
         assert only and {each["reason"] for each in only} == {"replay"}
         assert sum(each["events"] for each in only) == 60
+
+    # --- traces ---------------------------------------------------------------------------------------
+
+    def test_a_trace_reaches_whoever_opens_and_lies_nowhere(self, world: World) -> None:
+        at_publisher, at_reader = Recorder(), Recorder()
+        event = Event({"price": 5, "symbol": "A"}, b"traced", "text/plain")
+        world.publisher("nyse", traces=at_publisher).publish([event])
+        world.run()
+        with world.reader("ann", traces=at_reader) as reader:
+            (got,) = [event for event in reader if event.payload == b"traced"]
+        assert got.content_type == "text/plain" and got.traceparent is not None
+        (published,), (opened,) = at_publisher.spans, at_reader.spans
+        assert (published.name, opened.name) == ("sealcast publish", "sealcast open")
+        assert published.context is not None and opened.context is not None and opened.parent is not None
+        assert opened.context.trace_id == published.context.trace_id
+        assert opened.parent.span_id == published.context.span_id
+        told = published.to_json() + opened.to_json()
+        assert not [word for word in ("nyse", "ann", "symbol", 'traced"') if word in told]
+        # Whoever has a disk, its own or another's, sees no context: it is sealed wherever it lies.
+        assert files_with(world.realm.paths.root.parent, forms(published.context)) == []
 
     # --- Spark source and sink ------------------------------------------------------------------------
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sealcast import Publisher, Realm, Right, Subscriber
+from sealcast import Event, Publisher, Realm, Right, Subscriber
 from sealcast.errors import Misuse, SealcastError
 from sealcast.model.protection import PROTECTIONS
 from sealcast.protections.attribute.carry import carry
 from sealcast.protections.port import broker_side, client_side, witness_side
 from tests.protections.conformance import ClientHalf
 from tests.protections.world import SCHEMA, TOPIC, World, names
+from tests.telemetry.recorder import Recorder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,6 +132,19 @@ def test_status_has_the_numbers(delivered: World) -> None:
     assert sum(each.get("events", {}).get("admitted", 0) for each in found) == 60
 
 
+def test_brokers_add_to_a_trace_what_they_did(world: World) -> None:
+    """Those that read say all four stages; those that pass on say that they took it in. Peers say nothing."""
+    at_publisher, at_broker = Recorder(), Recorder()
+    world.publisher("nyse", traces=at_publisher).publish([Event({"price": 5, "symbol": "A"}, b"traced")])
+    (root,) = at_publisher.spans
+    world.run(traces=at_broker)
+    assert root.context is not None
+    assert all(span.context is not None and span.context.trace_id == root.context.trace_id for span in at_broker.spans)
+    names = sorted({span.name.removeprefix("sealcast ") for span in at_broker.spans})
+    every = ["admit", "deliver", "match", "seal"]
+    assert names == ([] if world.protection.peers else every[:2] if world.protection.overlay else every)
+
+
 # --- what only some have --------------------------------------------------------------------------------
 
 
@@ -146,7 +160,7 @@ def test_a_token_for_some_events_is_judged_or_refused(world: World) -> None:
 def test_a_realm_may_have_topics_of_every_protection(tmp_path: Path, spark: SparkSession) -> None:
     realm = Realm.create(tmp_path / "realm")
     realm.enrol_many(["nyse", "ann"])
-    from sealcast import Event, run
+    from sealcast import run
 
     for name in names():
         realm.create_topic(name, SCHEMA, protection=name, access="members")

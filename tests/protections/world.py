@@ -140,9 +140,10 @@ class World:
                     self.due[name].append(event.payload)
         return positions
 
-    def publisher(self, name: str) -> Publisher:
-        if name not in self._publishers:
-            self._publishers[name] = Publisher(self.member(name), TOPIC, as_=name)
+    def publisher(self, name: str, **settings: Any) -> Publisher:
+        """The same one again, unless it is to have other settings."""
+        if settings or name not in self._publishers:
+            self._publishers[name] = Publisher(self.member(name), TOPIC, as_=name, **settings)
         return self._publishers[name]
 
     def true_of(self, text: str) -> list[str]:
@@ -188,11 +189,11 @@ class World:
 
     # --- running and reading ---------------------------------------------------------------------------
 
-    def run(self, spark: SparkSession | None = None) -> dict[str, int]:
-        """By whoever carries the topic's events: its brokers, or its peers."""
+    def run(self, spark: SparkSession | None = None, **settings: Any) -> dict[str, int]:
+        """By whoever carries the topic's events: its brokers, or its peers, who have no settings."""
         if self.protection.peers:
             return carry(self.realm, [TOPIC])
-        return run(self.realm, [TOPIC], once=True, spark=spark or self.spark)
+        return run(self.realm, [TOPIC], once=True, spark=spark or self.spark, **settings)
 
     def drop_checkpoints(self) -> None:
         for path in sorted(self.realm.paths.root.rglob("checkpoint")):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.realm import side_of
@@ -25,6 +21,7 @@ from sealcast.model import Event, Schema
 from sealcast.pipeline import run
 from sealcast.telemetry.traces import Traces
 from sealcast.trust.deployment import Realm
+from tests.telemetry.recorder import Recorder, files_with, forms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,34 +50,9 @@ def realm(tmp_path: Path) -> Realm:
     return realm
 
 
-class Recorder(Traces):
-    """Traces that stay in memory."""
-
-    def __init__(self) -> None:
-        self._kept = InMemorySpanExporter()
-        self.provider = TracerProvider()
-        self.provider.add_span_processor(SimpleSpanProcessor(self._kept))
-        super().__init__(self.provider)
-
-    @property
-    def spans(self) -> list[ReadableSpan]:
-        return list(self._kept.get_finished_spans())
-
-
 def publish(realm: Realm, topic: str, traces: Traces | None, *levels: int) -> None:
     with Publisher(realm, topic, PUBLISHER, traces=traces) as publisher:
         publisher.publish(Event({"level": level, "ward": WARD}, b"%d" % level, "text/plain") for level in levels)
-
-
-def files_with(root: Path, needles: list[bytes]) -> list[str]:
-    """Files below a directory that have one of these in them."""
-    found = []
-    for directory, _, names in os.walk(root):
-        for name in names:
-            path = Path(directory, name)
-            data = path.read_bytes() if path.is_file() else b""
-            found += [str(path)] if any(needle in data for needle in needles) else []
-    return found
 
 
 def test_one_trace_goes_from_publisher_to_subscriber(spark: SparkSession, realm: Realm, tmp_path: Path) -> None:
@@ -110,16 +82,11 @@ def test_one_trace_goes_from_publisher_to_subscriber(spark: SparkSession, realm:
     for secret in (PUBLISHER, READER, WARD, "ward", "level >=", str(realm.paths.root)):
         assert secret not in told
     # Whoever has the disk (a gateway, a carrier, a thief) sees no context: it is sealed wherever it lies.
-    ids = [form for root in roots.values() for form in _forms(root.trace_id, 16) + _forms(root.span_id, 8)]
+    ids = [form for root in roots.values() for form in forms(root)]
     assert files_with(realm.paths.root, ids) == []
     (tmp_path / "open").mkdir()
     (tmp_path / "open" / "weak").write_bytes(b"a frame with " + ids[0] + b" beside the sealed body")
     assert files_with(tmp_path / "open", ids), "a frame that showed it would be found"
-
-
-def _forms(number: int, size: int) -> list[bytes]:
-    raw = number.to_bytes(size, "big")
-    return [raw, raw.hex().encode()]
 
 
 def test_a_publishers_own_trace_stays_its_own(realm: Realm) -> None:

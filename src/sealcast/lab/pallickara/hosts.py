@@ -36,7 +36,7 @@ NAME: Final = "pallickara/hosts"
 HOSTS: Final = {"center": "A", "discovery": "B", "broker": "C", "clients": "D"}
 QUICK_RUNS: Final = 5
 _ROOM: Final = 512 << 20
-_STOP_S: Final = 30.0
+_STOP_S: Final = 5.0
 
 #: (kind, bytes of payload)
 Case = tuple[str, int]

@@ -35,11 +35,12 @@ from sealcast.protections.port import center_rules
 from sealcast.protections.steps import StepName
 from sealcast.transports.address import GatewayAddress
 from sealcast.trust import joining
+from sealcast.trust.admin.entities import revoke_entities
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import GatewayRealm
 from sealcast.trust.invitations import InvitationCode
-from sealcast.trust.layout import FIRST_BROKER
+from sealcast.trust.layout import FIRST_BROKER, FIRST_DISCOVERY_NODES
 from sealcast.trust.realm.parameters import KeyParameters
 from sealcast.trust.registry import now_us
 
@@ -56,7 +57,8 @@ TOPICS: Final = {f"AES-{bits}": f"aes-{bits}" for bits in BITS}
 HEAD: Final = struct.Struct("<QI")
 _HOUR_US: Final = 3_600_000_000
 _IDLE_S: Final = 0.001
-_SERVE_S: Final = 0.005
+#: As `sealcast serve` does.
+_SERVE_S: Final = 0.02
 
 
 def say(**what: object) -> None:
@@ -83,6 +85,7 @@ def join(told: Mapping[str, Any], home: Path, *names: str) -> None:
 def found(directory: Path, address: str, told: Mapping[str, Any]) -> None:
     """Makes the realm and its invitations; ends."""
     realm = Realm.create(directory / "realm", "paper")
+    revoke_entities(realm, FIRST_DISCOVERY_NODES)  # the only one is on a host of its own
     realm.add_gateway(GATEWAY, [address])
     say(codes={name: invite(realm, name, (), _HOUR_US, role)[0].reveal() for name, role in INVITED.items()})
 
