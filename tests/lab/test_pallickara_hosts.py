@@ -6,7 +6,7 @@ import pytest
 
 from sealcast.lab.pallickara import hosts
 from sealcast.lab.pallickara.end_to_end import KINDS, PLAIN
-from sealcast.lab.pallickara.hosts import Measured
+from sealcast.lab.pallickara.hosts import MeasuredTransits
 from tests.cli.shell import sealcast
 
 
@@ -19,8 +19,8 @@ def test_without_hosts_it_says_so_and_stops(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_run_that_costs_nothing_more_disagrees() -> None:
     """What the text says is judged, and can be found wrong."""
 
-    def measured(secured: float) -> Measured:
-        found = Measured([0.3, 0.4], [0.1, 0.11])
+    def measured(secured: float) -> MeasuredTransits:
+        found = MeasuredTransits([0.3, 0.4], [0.1, 0.11])
         for kind in KINDS:
             for payload in (1, 1024):
                 for _ in range(5):

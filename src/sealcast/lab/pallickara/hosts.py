@@ -94,7 +94,7 @@ class Hosts:
         return made
 
 
-def measure(payloads: Sequence[int], runs: int, tokens: int, told: Told) -> Measured:
+def measure(payloads: Sequence[int], runs: int, tokens: int, told: Told) -> MeasuredTransits:
     """Starts all parties, and lets the clients measure."""
     if (reason := missing()) is not None:
         raise Unavailable(
@@ -110,7 +110,7 @@ def measure(payloads: Sequence[int], runs: int, tokens: int, told: Told) -> Meas
         hosts.start("center", "center", gateway=at, codes=codes).said()
         asked = {"runs": runs, "payloads": list(payloads), "tokens": tokens, "broker": hosts.address("broker")}
         clients = hosts.start("clients", "clients", gateway=at, codes=codes, **asked)
-        found = Measured(clients.said()["discoveries"], clients.said()["tokens"])
+        found = MeasuredTransits(clients.said()["discoveries"], clients.said()["tokens"])
         clients.said()
         # What is in the clear goes by the subscription that is there now.
         clients.tell(hosts.start("broker", "broker").said()["plain"])
@@ -125,7 +125,7 @@ def _until_done(clients: _Party) -> Iterator[dict[str, Any]]:
         yield said
 
 
-class Measured:
+class MeasuredTransits:
     """Seconds, run by run."""
 
     def __init__(self, discoveries: Sequence[float], tokens: Sequence[float]) -> None:
@@ -153,7 +153,7 @@ def run(quick: bool, told: Told) -> Report:
 # --- the report -----------------------------------------------------------------------------------------
 
 
-def report(found: Measured, seconds: float) -> Report:
+def report(found: MeasuredTransits, seconds: float) -> Report:
     delays = found.delays()
     payloads = sorted({payload for _, payload in delays})
     claims = [_claimed(row) for row in end_to_end.claims(delays, payloads)]
@@ -185,7 +185,7 @@ def _row(case: Case, delays: Mapping[Case, Delay]) -> Row:
     return _cells(cell=f"figure {FIGURE[kind]}: {kind}", payload=payload, publish=publish, **_ms(mine.whole))
 
 
-def _notes(found: Measured, delays: Mapping[Case, Delay], seconds: float) -> list[str]:
+def _notes(found: MeasuredTransits, delays: Mapping[Case, Delay], seconds: float) -> list[str]:
     low, high = DISCOVERY_MS
     least, most = min(p for _, p in delays), max(p for _, p in delays)
     said = ", ".join(
