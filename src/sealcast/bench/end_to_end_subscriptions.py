@@ -60,8 +60,6 @@ SCHEMA: Final = Schema.from_json(
         ]
     }
 )
-#: Arguments of `rows` for a first look.
-QUICK: Final = {"quick": True}
 
 
 def rows(*, quick: bool = False) -> Iterator[BenchRow]:

@@ -43,15 +43,17 @@ from sealcast.trust.tls import HTTP, bare_context, show
 FOLLOWERS: Final = 1_000
 EVENTS: Final = 20
 ROUNDS: Final = 3
-QUICK: Final = {"followers": 50, "events": 4, "rounds": 1}
+#: The same for a first look.
+QUICK: Final = (50, 4, 1)
 PIECE_BYTES: Final = 1_200
 _TOPIC, _READER = "quotes", "reader"
 _PATH: Final = f"/v1/topics/{_TOPIC}/brokers/broker/mail/follow?from="
 _AT_ONCE: Final = 32
 
 
-def rows(followers: int = FOLLOWERS, events: int = EVENTS, rounds: int = ROUNDS) -> Iterator[BenchRow]:
+def rows(*, quick: bool = False) -> Iterator[BenchRow]:
     """Milliseconds of the server's CPU for one event."""
+    followers, events, rounds = QUICK if quick else (FOLLOWERS, EVENTS, ROUNDS)
     with tempfile.TemporaryDirectory(prefix="sealcast-fan-out-") as directory, files_for(followers):
         world = _World(Path(directory) / "realm")
         ours, reference = asyncio.run(_measure(world, followers, events, rounds))
