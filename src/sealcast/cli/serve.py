@@ -119,9 +119,11 @@ def metrics_of(running: Running, reception: Reception | None) -> CollectorRegist
     """What became of requests, by service. Who asked is nobody's business."""
 
     def look() -> dict[tuple[str, ...], int]:
-        found = {(str(s.what), s.name, what): n for s in running.services for what, n in dict(s.counts).items()}
+        found = dict[tuple[str, ...], int]()
+        for each in running.services:
+            found |= {(str(each.what), each.name, outcome): n for outcome, n in dict(each.counts).items()}
         joins = dict(reception.counts) if reception is not None else {}
-        return found | {("reception", "reception", what): n for what, n in joins.items()}
+        return found | {("reception", "reception", outcome): n for outcome, n in joins.items()}
 
     labels = ("service", "name", "outcome")
     return counting("sealcast_service_requests", "Requests to services, and what became of them", labels, look)
