@@ -43,8 +43,8 @@ from sealcast.trust.storage.trouble import CommitLost, another_history
 
 if TYPE_CHECKING:
     from sealcast.trust.storage.mirror import Mirror
+    from sealcast.trust.storage.opening import AnyStore
     from sealcast.trust.storage.rows import ChangeRow
-    from sealcast.trust.storage.store import Store
 
 #: How long what the gateway says of the realm is gone by: where discovery nodes listen.
 MARK_S: Final = 5.0
@@ -77,7 +77,7 @@ class GatewaySite:
         name: str | None = None,
         *,
         gateway: str | None = None,
-        registry: Callable[[], Store] | None = None,
+        registry: Callable[[], AnyStore] | None = None,
     ) -> None:
         """As one member; as any of the home's, where it makes no difference. With `gateway`, nobody else may answer;
         with `registry`, the realm's history comes from there, and this gateway has a broker's things alone."""
@@ -113,7 +113,7 @@ class GatewaySite:
 
     # --- what is shared -----------------------------------------------------------------------------
 
-    def registry(self) -> Store:
+    def registry(self) -> AnyStore:
         from sealcast.trust.storage.mirror import Mirror
 
         if self._registry is not None:

@@ -31,8 +31,8 @@ from sealcast.trust.storage.opening import open_store
 from sealcast.trust.storage.trouble import CommitLost, another_history, damaged
 
 if TYPE_CHECKING:
+    from sealcast.trust.storage.opening import AnyStore
     from sealcast.trust.storage.rows import ChangeRow, Rows
-    from sealcast.trust.storage.store import Store
 
 #: States kept in memory: the newest, and the versions that batches in flight are pinned to.
 STATES_KEPT: Final = 4
@@ -67,7 +67,7 @@ class Registry:
         clock: Callable[[], int] = now_us,
         judge: Judge | None = None,
         authors: AuthorKeys = NOBODY,
-        opens: Callable[[], Store] | None = None,
+        opens: Callable[[], AnyStore] | None = None,
         snapshots: Snapshots | None = None,
     ) -> None:
         """By path or URL. A registry of another realm than `realm` is refused; without one, nobody asks. `opens` gives
@@ -84,7 +84,7 @@ class Registry:
         #: Whoever writes may ask for its keys meanwhile, which are held to what their owners saw.
         self._lock = threading.RLock()
         self._opens = opens
-        self._opened: Store | None = None
+        self._opened: AnyStore | None = None
         #: By version, least recently used first.
         self._known: OrderedDict[int, KnownVersion] = OrderedDict({0: history.START})
         self._seen = SeenHeads(str(self.address))
@@ -291,7 +291,7 @@ class Registry:
         """Brings its schema to the newest revision; the one it had."""
         return open_store(self.address).migrate()
 
-    def _look_into(self, store: Store, lost: CommitLost, made: KnownVersion) -> None:
+    def _look_into(self, store: AnyStore, lost: CommitLost, made: KnownVersion) -> None:
         """Whether a commit was made after all: our turn comes when it has ended either way; the chain tells which."""
         try:
             there = store.write(lambda rows: rows.chain_at(made.state.version) == made.chain)
@@ -305,7 +305,7 @@ class Registry:
 
     # --- inside -------------------------------------------------------------------------------------
 
-    def _store(self) -> Store:
+    def _store(self) -> AnyStore:
         if self._opened is None:
             store = open_store(self.address) if self._opens is None else self._opens()
             if self._realm is not None and not store.read(self._is_mine):
@@ -316,7 +316,7 @@ class Registry:
                 store.read(self._begin)
         return self._opened
 
-    def _current(self) -> Store:
+    def _current(self) -> AnyStore:
         """The database, with everything in it that there is by now."""
         store = self._store()
         store.catch_up(self._believe)

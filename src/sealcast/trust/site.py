@@ -29,7 +29,7 @@ from sealcast.trust.realm.state import BrokerGateway, RealmState
 from sealcast.trust.storage.opening import open_store
 
 if TYPE_CHECKING:
-    from sealcast.trust.storage.store import Store
+    from sealcast.trust.storage.opening import AnyStore
 
 
 Told = Callable[[Saved], None]
@@ -86,7 +86,7 @@ class Site(Protocol):
     def of(self, name: str) -> Site:
         """The same, asked by one entity whose keys are in this home."""
 
-    def registry(self) -> Store:
+    def registry(self) -> AnyStore:
         """The signed history."""
 
     def frames(self, state: RealmState, topic: str, broker: str, number: int) -> LaneLog:
@@ -135,7 +135,7 @@ class LocalSite:
     def of(self, name: str) -> LocalSite:
         return self
 
-    def registry(self) -> Store:
+    def registry(self) -> AnyStore:
         return open_store(self._mark.registry_address(self._paths))
 
     def frames(self, state: RealmState, topic: str, broker: str, number: int) -> LaneLog:
@@ -208,7 +208,7 @@ class RealmSite:
         """Whether a broker's files are on this machine."""
         return self.at(broker) is self._local or (self.here and self.at(broker) is self.base)
 
-    def registry(self) -> Store:
+    def registry(self) -> AnyStore:
         return self.base.registry()
 
     def frames(self, state: RealmState, topic: str, broker: str, number: int) -> LaneLog:

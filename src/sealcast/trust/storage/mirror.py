@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
-from sealcast.errors import Corrupt, Unavailable
+from sealcast.errors import Bug, Corrupt, Unavailable
+from sealcast.trust.storage.reading import FileStore
 from sealcast.trust.storage.rows import AT_ONCE, ChangeRow, Owner, Rows
-from sealcast.trust.storage.store import Store
 from sealcast.trust.storage.trouble import another_history, damaged
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class Upstream(Protocol):
 Believe = Callable[[Rows, int, int], object]
 
 
-class Mirror(Store):
+class Mirror(FileStore):
     """What a `Store` is for a registry that is here."""
 
     def __init__(self, copy: Path, upstream: Upstream) -> None:
@@ -156,6 +156,12 @@ class _WithPending(Rows):
 
     def __init__(self, rows: Rows, pending: list[ChangeRow]) -> None:
         self._rows, self.pending = rows, pending
+
+    def _found(self, statement: str, values: Mapping[str, object]) -> Sequence[Any]:
+        raise Bug("what is asked of pending rows is asked by name")
+
+    def _done(self, statement: str, values: Sequence[Mapping[str, object]]) -> None:
+        raise Bug("pending rows are not written")
 
     def newest(self) -> int:
         return self.pending[-1].version if self.pending else self._rows.newest()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sealcast.trust.storage.address import Address, Server
+from sealcast.trust.storage.reading import FileStore
 
 if TYPE_CHECKING:
     from sealcast.trust.storage.store import Store
@@ -15,16 +16,18 @@ if TYPE_CHECKING:
 MAX_SERVERS: Final = 16
 
 
-def open_store(address: Address) -> Store:
-    # Half a second of SQLAlchemy, for those who come to read.
-    from sealcast.trust.storage.store import Store
+#: A registry's database, wherever it is.
+AnyStore: TypeAlias = "Store | FileStore"
 
-    return Store(address) if isinstance(address, Path) else _server(address)
+
+def open_store(address: Address) -> AnyStore:
+    return FileStore(address) if isinstance(address, Path) else _server(address)
 
 
 @lru_cache(MAX_SERVERS)
 def _server(address: Server) -> Store:
     """One for all handles in this process: a server counts its connections, a file does not."""
+    # A quarter of a second of SQLAlchemy, for those who use a server.
     from sealcast.trust.storage.store import Store
 
     return Store(address)

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, bindparam, create_engine, text
 from sqlalchemy.pool import NullPool
 
 from sealcast.errors import DiskFull, Locked, Misuse, SealcastError, Unavailable, extras_named
-from sealcast.trust.storage import schema
+from sealcast.trust.storage import schema, tables
 from sealcast.trust.storage.address import ENVIRONMENT, Server
 from sealcast.trust.storage.trouble import BUSY_SECONDS, damaged
 
@@ -95,7 +95,7 @@ class PostgresDatabase:
     def revision(self, connection: Connection) -> str | None:
         """The schema's revision; None if there is no registry."""
         has_revision, *_ = connection.execute(_TABLES, {"revision": schema.VERSION_TABLE}).one()
-        return (connection.scalar(schema.revision.select()) or "") if has_revision else None
+        return (connection.scalar(tables.revision.select()) or "") if has_revision else None
 
     def remarks(self, connection: Connection) -> tuple[str, str | None]:
         version, syncs, tls = connection.execute(_REMARKS).one()

@@ -1,30 +1,28 @@
-"""What a registry asks of its tables, inside somebody's transaction."""
+"""What a registry asks of its tables, inside somebody's transaction.
+
+The statements stand here once. Two kinds of connections carry them out: SQLAlchemy's, on either database (`store`), and
+Python's own to a file that is only read (`reading`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple, cast
-
-from sqlalchemy import Connection, bindparam, func, select
-
-from sealcast.trust.storage import schema
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 #: Rows that are fetched at once: memory is bounded, and no reader keeps a transaction open while it works.
 AT_ONCE: Final = 20_000
 
-_version = schema.changes.c.version
-_NEWEST: Final = select(func.coalesce(func.max(_version), 0))
+_CHANGE: Final = "version, at_us, kind, body, chain, signed"
+_NEWEST: Final = "SELECT coalesce(max(version), 0) FROM changes"
 _BETWEEN: Final = (
-    select(schema.changes)
-    .where(_version > bindparam("known"), _version <= bindparam("last"))
-    .order_by(_version)
-    .limit(AT_ONCE)
+    f"SELECT {_CHANGE} FROM changes WHERE version > :known AND version <= :last ORDER BY version LIMIT {AT_ONCE}"
 )
-
-_SIGNED_FROM: Final = (
-    select(_version).where(_version >= bindparam("first"), schema.changes.c.signed != "").order_by(_version).limit(1)
-)
-_CHAIN_AT: Final = select(schema.changes.c.chain).where(_version == bindparam("version"))
+_SIGNED_FROM: Final = "SELECT version FROM changes WHERE version >= :first AND signed != '' ORDER BY version LIMIT 1"
+_CHAIN_AT: Final = "SELECT chain FROM changes WHERE version = :version"
+_ADD: Final = f"INSERT INTO changes ({_CHANGE}) VALUES (:version, :at_us, :kind, :body, :chain, :signed)"
+_OWNER: Final = "SELECT one, id, chain FROM realm"
+_CLAIM: Final = "INSERT INTO realm (one, id, chain) VALUES (:one, :id, :chain)"
 
 
 class ChangeRow(NamedTuple):
@@ -47,36 +45,40 @@ class Owner(NamedTuple):
     chain: bytes
 
 
-class Rows:
+class Rows(ABC):
     """The rows, as one transaction sees them."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    @abstractmethod
+    def _found(self, statement: str, values: Mapping[str, object]) -> Sequence[Any]:
+        """What a statement finds, a sequence of columns each."""
+
+    @abstractmethod
+    def _done(self, statement: str, values: Sequence[Mapping[str, object]]) -> None:
+        """Carries a statement out with each of these values."""
 
     def newest(self) -> int:
         """The version of the last change, 0 if there is none."""
-        return int(self._connection.execute(_NEWEST).scalar_one())
+        ((newest,),) = self._found(_NEWEST, {})
+        return int(newest)
 
     def between(self, known: int, last: int) -> Sequence[ChangeRow]:
         """Changes after version `known` up to `last`, in order; no more than AT_ONCE of them."""
-        # SQLAlchemy's rows are tuples with these names.
-        return cast(Sequence[ChangeRow], self._connection.execute(_BETWEEN, {"known": known, "last": last}).all())
+        return list(map(ChangeRow._make, self._found(_BETWEEN, {"known": known, "last": last})))
 
     def signed_from(self, version: int) -> int | None:
         """The end of the transaction that a version is in; None if it is signed by nobody."""
-        found = self._connection.execute(_SIGNED_FROM, {"first": version}).scalar_one_or_none()
-        return None if found is None else int(found)
+        return next((int(end) for (end,) in self._found(_SIGNED_FROM, {"first": version})), None)
 
     def chain_at(self, version: int) -> bytes | None:
         """The chain at a version; None if there is no such change."""
-        return self._connection.execute(_CHAIN_AT, {"version": version}).scalar_one_or_none()
+        return next((chain for (chain,) in self._found(_CHAIN_AT, {"version": version})), None)
 
     def add(self, rows: Sequence[ChangeRow]) -> None:
         if rows:
-            self._connection.execute(schema.changes.insert(), [row._asdict() for row in rows])
+            self._done(_ADD, [row._asdict() for row in rows])
 
     def owner(self) -> Owner | None:
-        return cast(Owner | None, self._connection.execute(schema.realm.select()).one_or_none())
+        return next(map(Owner._make, self._found(_OWNER, {})), None)
 
     def claim(self, id: bytes, chain: bytes) -> None:
-        self._connection.execute(schema.realm.insert(), Owner(1, id, chain)._asdict())
+        self._done(_CLAIM, [Owner(1, id, chain)._asdict()])

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.pool import NullPool
 
 from sealcast.errors import Corrupt, DiskFull, Locked, Misuse, SealcastError, Unavailable
-from sealcast.trust.storage import schema
+from sealcast.trust.storage import schema, tables
 from sealcast.trust.storage.trouble import BUSY_SECONDS, damaged
 
 _EXCLUSIVE: Final = {"sealcast_begin": "BEGIN IMMEDIATE"}
@@ -73,7 +73,7 @@ class SqliteFile:
         """The schema's revision; None if this is no registry."""
         names = set(connection.scalars(text("SELECT name FROM sqlite_master WHERE type = 'table'")))
         if schema.VERSION_TABLE in names:
-            return connection.scalar(schema.revision.select()) or ""
+            return connection.scalar(tables.revision.select()) or ""
         # Before there were revisions, there was this one table.
         return schema.REVISIONS[0] if names == {"changes"} else None
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from sealcast.errors import Corrupt, Misuse, NotFound, SealcastError, Unavailable
-from sealcast.trust.storage import schema
+from sealcast.trust.storage import schema, tables
 from sealcast.trust.storage.address import Address
 from sealcast.trust.storage.rows import Rows
 from sealcast.trust.storage.trouble import CommitLost, damaged
@@ -43,6 +44,23 @@ class Database(Protocol):
     def revision(self, connection: Connection) -> str | None: ...
     def remarks(self, connection: Connection) -> tuple[str, str | None]: ...
     def trouble(self, error: BaseException | None) -> SealcastError: ...
+
+
+class SqlRows(Rows):
+    """Rows by a connection of SQLAlchemy's."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def _found(self, statement: str, values: Mapping[str, object]) -> Sequence[Any]:
+        return self._connection.execute(_text(statement), values).all()
+
+    def _done(self, statement: str, values: Sequence[Mapping[str, object]]) -> None:
+        self._connection.execute(_text(statement), values)
+
+
+#: Compiled once each: they are few.
+_text: Final = cache(text)
 
 
 def database(address: Address) -> Database:
@@ -72,8 +90,8 @@ class Store:
             self._database.make()
             with self._connect() as connection, connection.begin():
                 self._database.begin_making(connection)
-                schema.create(connection)
-                fill(Rows(connection))
+                tables.create(connection)
+                fill(SqlRows(connection))
 
     def catch_up(self, believe: Callable[[Rows, int, int], object]) -> None:
         """Takes in what others have, once it is believed: nothing, where the registry itself is."""
@@ -104,7 +122,7 @@ class Store:
                 # Somebody may have brought the schema forward since this connection was made.
                 if self._judged(self._database.revision(connection)) != schema.NEWEST:
                     raise damaged(self.shown, "its schema went back")
-                result = change(Rows(connection))
+                result = change(SqlRows(connection))
             except BaseException:
                 self._give_up(connection)
                 raise
@@ -143,7 +161,7 @@ class Store:
         connection = self._connection()
         try:
             with connection.begin():
-                return ask(Rows(connection))
+                return ask(SqlRows(connection))
         except DBAPIError as error:
             if error.connection_invalidated:
                 self._forget(connection)
