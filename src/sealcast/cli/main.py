@@ -23,6 +23,7 @@ import typer
 from typer.core import TyperGroup
 
 from sealcast.cli import contexts, talk
+from sealcast.cli.plain_values import spare_pydantic
 from sealcast.errors import SealcastError, extras_named
 
 
@@ -116,6 +117,7 @@ class LazyCommands(TyperGroup):
                 formatter.write_dl([(name.ljust(width), command.summary) for name, command in commands.items()])
 
 
+spare_pydantic()
 app = typer.Typer(cls=LazyCommands, **{**talk.SETTINGS, "add_completion": True})
 
 
