@@ -6,13 +6,14 @@ other, and each piece by the digest that its record names (`annals.py`, `piece_r
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from sealcast.errors import Rejected
+from sealcast.log import frontier
 from sealcast.log.embedded import EmbeddedLog
+from sealcast.log.notices import Notices
 from sealcast.log.pieces import Pieces
 from sealcast.log.port import PartitionLog
 
@@ -20,8 +21,6 @@ from sealcast.log.port import PartitionLog
 JournalLog = Literal["ledger", "reseals"]
 #: Which journal of a topic at a broker: what was delivered, what a broker of a tree hands on, what was replayed.
 JournalPart = Literal["", "hops", "replays"]
-#: How often somebody who waits for records in a directory looks.
-LOOK_SECONDS: Final = 0.05
 
 
 class NotYours(Rejected):
@@ -56,6 +55,7 @@ class DirectoryJournal:
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
+        self._notices = Notices(self.root / "ledger" / frontier.NAME)
 
     @property
     def shown(self) -> str:
@@ -71,7 +71,7 @@ class DirectoryJournal:
         """The registry is as near as the ledger."""
 
     def wait(self, known: int, seconds: float) -> None:
-        time.sleep(min(LOOK_SECONDS, seconds))
+        self._notices.wait(seconds)
 
 
 class LogPlace(NamedTuple):
