@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 
 from sealcast.bench import workload
 from sealcast.bench.report import BenchRow
-from sealcast.broker.columns import CLAIMS, COUNTS, PIECES, REJECTED, RULINGS, SEEDS, ddl
+from sealcast.broker.columns import CLAIMS, COUNTS, PIECES, REJECTED, RULINGS, ddl
 from sealcast.errors import Unavailable
 from sealcast.pipeline.metrics import FinishedBatch
 from sealcast.pipeline.run import start
@@ -81,10 +81,8 @@ def _kernels(realm: Realm, source: workload.TradingSource) -> float:
 def _empty(spark: SparkSession) -> float:
     spark.dataSource.register(Nothing)
     counts = [F.sum(column).alias(column) for column in (*COUNTS, *REJECTED.values())]
-    claims, nothing = spark.readStream.format(Nothing.name()).load(), spark.createDataFrame([], ddl(SEEDS))
-    ruled = claims.groupBy("bucket").transformWithState(
-        NoState(), ddl(RULINGS), outputMode="Append", timeMode="None", initialState=nothing.groupBy("bucket")
-    )
+    claims = spark.readStream.format(Nothing.name()).load()
+    ruled = claims.groupBy("bucket").transformWithState(NoState(), ddl(RULINGS), outputMode="Append", timeMode="None")
     tasks = cores(spark.sparkContext.master or "local")
     pieces = ruled.repartitionById(tasks, "task").mapInArrow(_nothing_of, ddl(PIECES)).observe("nothing", *counts)
     with tempfile.TemporaryDirectory(prefix="sealcast-bench-") as checkpoint:
@@ -115,9 +113,6 @@ def _nothing_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 class NoState(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getValueState("nothing", "nothing BINARY")
-
-    def handleInitialState(self, key: Any, initialState: Row, timerValues: Any) -> None:
-        pass
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         yield from ()

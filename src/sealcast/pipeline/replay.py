@@ -37,24 +37,25 @@ _CONTEXT: Final = b"sealcast replay windows 1"
 _STATE: Final = "windows BINARY"
 
 
-def ruled(claims: DataFrame, name: StepName, seeds: DataFrame, tasks: int) -> DataFrame:
+def ruled(claims: DataFrame, name: StepName, seeds: DataFrame | None, tasks: int) -> DataFrame:
     """Claims -> rulings, each where the task that handles its frame will find it."""
     decided = claims.groupBy("bucket").transformWithState(
         Replay(name),
         ddl(RULINGS),
         outputMode="Append",
         timeMode="None",
-        initialState=seeds.groupBy("bucket"),
+        initialState=None if seeds is None else seeds.groupBy("bucket"),
     )
     return decided.repartitionById(tasks, "task")
 
 
-def seeds(spark: SparkSession, step: FramesStep, windows: Windows | None) -> DataFrame:
-    """What the state of a new query begins with; without windows, nothing."""
+def seeds(spark: SparkSession, step: FramesStep, windows: Windows | None) -> DataFrame | None:
+    """What the state of a new query begins with; None when that is nothing. Spark reads it for the first batch alone,
+    and yet has tasks that bring it in every micro-batch, as many as those of the state itself."""
     key = step.journal_key
     packed = [] if windows is None else windows.split(BUCKETS)
     rows = [(bucket, bytearray(_sealed(key, bucket, part))) for bucket, part in enumerate(packed) if len(part)]
-    return spark.createDataFrame(rows, ddl(SEEDS))
+    return spark.createDataFrame(rows, ddl(SEEDS)) if rows else None
 
 
 class Replay(StatefulProcessor):
