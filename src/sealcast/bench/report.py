@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -25,10 +25,13 @@ class BenchRow:
     reference_name: str
     ratio: float
     unit: str
+    #: What both consist of, in the same unit, where a row says so.
+    parts: Mapping[str, float] | None = None
+    reference_parts: Mapping[str, float] | None = None
 
     def as_json(self) -> dict[str, object]:
         rounded = {"ours": round(self.ours, 4), "reference": round(self.reference, 4), "ratio": round(self.ratio, 3)}
-        return asdict(self) | rounded
+        return {name: value for name, value in asdict(self).items() if value is not None} | rounded
 
 
 def side_by_side(
@@ -60,8 +63,21 @@ def tree_seconds(work: Callable[[], object]) -> float:
     return _tree_now() - before
 
 
+def tree_by_kind() -> dict[str, float]:
+    """CPU seconds so far of this process (`own`), its JVM (`JVM`) and everything else below it (`workers`)."""
+    spent = {"own": 0.0, "JVM": 0.0, "workers": 0.0}
+    for pid, (name, seconds) in _tree().items():
+        spent["own" if pid == os.getpid() else "JVM" if name == "java" else "workers"] += seconds
+    return spent
+
+
 def _tree_now() -> float:
-    """Seconds of CPU. A process that ended in between is in its parent's sum, once its parent has waited for it."""
+    return sum(seconds for _, seconds in _tree().values())
+
+
+def _tree() -> dict[int, tuple[str, float]]:
+    """Name and seconds of CPU, by process. One that ended in between is in its parent's sum, once its parent has waited
+    for it."""
     if not Path("/proc/self/stat").exists():
         raise Unavailable("CPU time of other processes is read from /proc, which this system does not have")
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
@@ -70,14 +86,16 @@ def _tree_now() -> float:
     found = {os.getpid()}
     while found:
         ours |= found
-        found = {pid for pid, fields in stats.items() if int(fields[1]) in ours} - ours
+        found = {pid for pid, fields in stats.items() if int(fields[2]) in ours} - ours
     # Fields 14 to 17 of proc(5): user, system, and the same of children that were waited for.
-    return sum(sum(map(int, stats[pid][11:15])) for pid in ours if pid in stats) / os.sysconf("SC_CLK_TCK")
+    tick = os.sysconf("SC_CLK_TCK")
+    return {pid: (stats[pid][0], sum(map(int, stats[pid][12:16])) / tick) for pid in ours if pid in stats}
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Reads a process's fields from the third on: the second is a name in parentheses that may hold anything."""
+    """Reads a process's fields from the second on, a name in parentheses that may hold anything."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
+        return [name, *rest.split()]
     except OSError:
         return None

@@ -22,6 +22,8 @@ SUITES: Final[dict[str, tuple[str, ...]]] = {
         "end_to_end_start",
         "end_to_end_label_hash",
         "end_to_end_subscriptions",
+        "end_to_end_path",
+        "end_to_end_latency",
     ),
     "ease": ("ease",),
     "network": ("network_clients", "network_fan_out", "network_latency"),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sealcast.cli import talk
 from sealcast.errors import NotFound
+
+if TYPE_CHECKING:
+    from sealcast.bench.report import BenchRow
 
 app = talk.Commands(no_args_is_help=False, shared=talk.JSON_ONLY)
 
@@ -22,6 +26,9 @@ def bench(
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, where a row knows some.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="A directory for a figure of where the time goes, for suites that say so.")
+    ] = None,
 ) -> None:
     """What the hot paths cost beside the physical limit, the naive way, or themselves at another size.
 
@@ -41,6 +48,8 @@ def bench(
         {"suite": name, "rows": [row.as_json() for of, row in measured if of == name]}
         for name in dict.fromkeys(of for of, _ in measured)
     ]
+    if out is not None:
+        _draw(measured, out)
     shown = [
         (of, row.name, f"{row.ratio:.3g}", f"{row.ours:.4g}", f"{row.reference:.4g}", row.unit, row.reference_name)
         for of, row in measured
@@ -48,3 +57,13 @@ def bench(
     columns = ["suite", "row", "ratio", "ours", "reference", "unit", "reference is"]
     document = documents[0] if suite is not None else documents
     talk.answer_table(document, columns, shown, "nothing was measured")
+
+
+def _draw(measured: list[tuple[str, BenchRow]], out: Path) -> None:
+    from sealcast.bench.figure import draw
+
+    out.mkdir(parents=True, exist_ok=True)
+    for suite in dict.fromkeys(of for of, _ in measured):
+        path = out / f"{suite}.png"
+        if draw([row for of, row in measured if of == suite], path):
+            talk.note(f"wrote {path}")
