@@ -42,7 +42,7 @@ LONGEST_FIRST = (
     "cli/",
 )
 
-#: What `make check` leaves out, by path: files that take about five seconds of processor time or more, most of them
+#: What `make check` leaves out, by path: files that take about four seconds of processor time or more, most of them
 #: because they start Spark, or many processes. `pytest --durations=50 -m "not heavy"` shows what belongs here.
 HEAVY = (
     "pipeline/",
@@ -54,6 +54,7 @@ HEAVY = (
     "examples/",
     "cli/",
     "clients/test_credentials.py",
+    "clients/test_layered_clients.py",
     "clients/test_publisher.py",
     "filters/test_index.py",
     "fuzz/",
@@ -68,11 +69,14 @@ HEAVY = (
     "overlay/peers/test_findings.py",
     "overlay/peers/test_real.py",
     "overlay/test_forwarding.py",
+    "overlay/test_layered_costs.py",
     "overlay/test_scenarios.py",
     "overlay/test_peer_links.py",
     "overlay/test_peer_strangers.py",
     "prefilters/test_members.py",
     "protections/attribute/test_agreement.py",
+    "protections/attribute/test_arrivals.py",
+    "protections/attribute/test_attacks.py",
     "protections/attribute/test_peer_crash.py",
     "protections/attribute/test_peer_processes.py",
     "protections/attribute/test_peer_soak.py",
@@ -84,12 +88,14 @@ HEAVY = (
     "protections/attribute/test_scheme.py",
     "protections/attribute/test_split.py",
     "protections/attribute/test_spoilt.py",
+    "protections/attribute/test_templates.py",
     "protections/searchable/test_retained.py",
     "protections/searchable/test_truth.py",
     "protections/test_opening.py",
     "protections/test_replays.py",
     "protections/test_searchable.py",
     "remote/test_broker_machines.py",
+    "remote/test_clients.py",
     "remote/test_conformance.py",
     "remote/test_lies.py",
     "remote/test_two_machines.py",
@@ -99,6 +105,7 @@ HEAVY = (
     "trust/test_center_crash.py",
     "trust/test_handles.py",
     "trust/test_key_center.py",
+    "trust/test_kills.py",
     "trust/test_model.py",
     "trust/test_revocation.py",
     "wire/test_excerpts.py",
