@@ -27,7 +27,7 @@ from sealcast.protections.layered.filters.records import (
     Took,
     Withdrew,
 )
-from sealcast.protections.layered.filters.snapshots import KEPT, Snapshots
+from sealcast.protections.layered.filters.snapshots import KEPT, TableSnapshots
 from sealcast.protections.layered.filters.table import NodeTables, TableLog
 from sealcast.protections.layered.route import RoutingNode
 from sealcast.protections.layered.tree import TreeId
@@ -176,7 +176,7 @@ def test_a_restart_from_any_snapshot_equals_the_fold_from_scratch(world: World, 
 
 
 def test_a_snapshot_remembers_what_has_ended(tmp_path: Path) -> None:
-    fold, snapshots = TableFold("b1"), Snapshots(tmp_path, Secret(bytes(32)), b"b1")
+    fold, snapshots = TableFold("b1"), TableSnapshots(tmp_path, Secret(bytes(32)), b"b1")
     fold.apply(TableTurn(3, (EndedEpochs(4, 2),)))
     snapshots.save(fold, GENESIS)
     found = snapshots.load("b1", 1, GENESIS)
@@ -222,15 +222,15 @@ def test_a_snapshot_of_another_log_version_or_broker_is_not_used(tmp_path: Path)
     key, tag = Secret.random(), b"t" * 32
     fold = TableFold("b1")
     fold.apply(TableTurn(3, (OpenedTree(TreeId("p", 1, 0), ("b0", "p"), 2),)))
-    snapshots = Snapshots(tmp_path, key, b"b1")
+    snapshots = TableSnapshots(tmp_path, key, b"b1")
     snapshots.save(fold, tag)
     again = snapshots.load("b1", 1, tag)
     assert again is not None
     assert seen(again) == seen(fold)
     assert snapshots.load("b1", 1, GENESIS) is None
     assert snapshots.load("b1", 2, tag) is None
-    assert Snapshots(tmp_path, key, b"b2").load("b2", 1, tag) is None
-    assert Snapshots(tmp_path, Secret.random(), b"b1").load("b1", 1, tag) is None
+    assert TableSnapshots(tmp_path, key, b"b2").load("b2", 1, tag) is None
+    assert TableSnapshots(tmp_path, Secret.random(), b"b1").load("b1", 1, tag) is None
     (tmp_path / f"{2:020d}.snap").write_bytes((tmp_path / f"{1:020d}.snap").read_bytes())
     assert snapshots.load("b1", 2, tag) is None
 

@@ -41,7 +41,7 @@ _U32: Final = np.dtype("<u4")
 _U16: Final = np.dtype("<u2")
 
 
-class Snapshots(Unpicklable):
+class TableSnapshots(Unpicklable):
     """Those of one broker and topic. The keeper writes; whoever has the broker's journal key reads."""
 
     def __init__(self, directory: Path, key: Secret, about: bytes) -> None:

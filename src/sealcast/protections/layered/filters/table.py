@@ -23,7 +23,7 @@ from sealcast.protections.layered.filters.agreed import LayersOf, agreed_layers
 from sealcast.protections.layered.filters.fold import TableFold
 from sealcast.protections.layered.filters.kept import Kept
 from sealcast.protections.layered.filters.records import CONTEXT, TableTurn, Upwards
-from sealcast.protections.layered.filters.snapshots import Snapshots
+from sealcast.protections.layered.filters.snapshots import TableSnapshots
 from sealcast.protections.layered.layers import Layers
 from sealcast.protections.layered.route import RoutingNode
 from sealcast.protections.layered.tree import TreeId
@@ -46,7 +46,7 @@ class TableLog(Closing, Unpicklable):
         paths, key = realm.paths.topic(topic, secrets.name), secrets.journal_key(about.id)
         self.name = secrets.name
         self._annals = Annals(paths.filter_table, CONTEXT, key)
-        self._snapshots = Snapshots(paths.filters / "snapshots", key, secrets.name.encode() + b"\0" + about.id)
+        self._snapshots = TableSnapshots(paths.filters / "snapshots", key, secrets.name.encode() + b"\0" + about.id)
         self._snapshot_at = 0
 
     def version(self) -> int:
