@@ -105,8 +105,9 @@ def measure(payloads: Sequence[int], runs: int, tokens: int, told: Told) -> Meas
         hosts = Hosts(directory, open_)
         codes = hosts.start("broker", "found").said()["codes"]
         at = hosts.start("broker", "gateway").said()["gateway"]
-        hosts.start("broker", "desk").said()
+        hosts.start("broker", "reception").said()
         hosts.start("discovery", "node", gateway=at, codes=codes).said()
+        hosts.start("broker", "desk").said()
         hosts.start("center", "center", gateway=at, codes=codes).said()
         asked = {"runs": runs, "payloads": list(payloads), "tokens": tokens, "broker": hosts.address("broker")}
         clients = hosts.start("clients", "clients", gateway=at, codes=codes, **asked)

@@ -17,7 +17,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -103,11 +103,19 @@ def gateway(directory: Path, address: str, told: Mapping[str, Any]) -> None:
     asyncio.run(made.run())
 
 
+def reception(directory: Path, address: str, told: Mapping[str, Any]) -> None:
+    """Enrols who has a code."""
+    with Reception(Realm(directory / "realm")) as made:
+        say(serving=[])
+        while not over():
+            if not made.turn():
+                time.sleep(_SERVE_S)
+
+
 def desk(directory: Path, address: str, told: Mapping[str, Any]) -> None:
-    """The broker's desk, and the reception for who joins."""
+    """The broker's desk. It advertises itself at the discovery node, which is there by then."""
     here = Realm(directory / "realm")
-    with Reception(here) as reception:
-        _serve(Running(here, [FIRST_BROKER], more=lambda name: requests_of(here, name)), reception.turn)
+    _serve(Running(here, [FIRST_BROKER], more=lambda name: requests_of(here, name)))
 
 
 def broker(directory: Path, address: str, told: Mapping[str, Any]) -> None:
@@ -170,12 +178,12 @@ def node(directory: Path, address: str, told: Mapping[str, Any]) -> None:
     _serve(Running(Realm(home)))
 
 
-def _serve(made: Running, more: Callable[[], int] = lambda: 0) -> None:
+def _serve(made: Running) -> None:
     with made as running:
         running.start()
         say(serving=[each.name for each in running.services])
         while not over():
-            if not running.turn() + more():
+            if not running.turn():
                 time.sleep(_SERVE_S)
 
 
@@ -183,7 +191,7 @@ def main(arguments: Sequence[str]) -> None:
     from sealcast.lab.pallickara.host_clients import clients
 
     party, directory, address = arguments
-    parties = {each.__name__: each for each in (found, gateway, desk, broker, center, node, clients)}
+    parties = {each.__name__: each for each in (found, gateway, reception, desk, broker, center, node, clients)}
     parties[party](Path(directory), address, json.loads(sys.stdin.readline()))
 
 
