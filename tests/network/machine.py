@@ -15,8 +15,8 @@ from tests.cli.shell import SEALCAST
 
 #: How long anything may take to start, to end or to answer on a busy machine.
 PATIENCE_S: Final = 300.0
-#: What the tests have set for themselves and a machine has not.
-_HIDDEN: Final = ("SEALCAST_REALM", "SEALCAST_HOME", "SEALCAST_UNLOCK_KEY", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
+#: What begins like this the tests have set for themselves, or a user has, and a machine has not.
+_HIDDEN: Final = ("SEALCAST_", "XDG_")
 
 
 class Daemon:
@@ -57,7 +57,7 @@ class Machine:
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
         self.directory = directory
-        self.environment = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith(_HIDDEN)}
         self.environment["HOME"] = str(directory)
 
     def command(self, argv: Sequence[object]) -> list[str]:

@@ -119,6 +119,36 @@ def test_what_is_on_its_way_to_a_broker_that_leaves_reaches_its_successor(
             paris.start_gateway()
 
 
+def test_a_subscriber_goes_on_elsewhere_when_its_brokers_machine_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stays, "LEFT_PATIENCE_S", 1.0)
+    monkeypatch.setattr(moves, "GONE_S", 1.0)
+    with served(tmp_path, "endpoint") as world, machines(world, "paris", "lyon") as (paris, lyon):
+        for machine in (paris, lyon):
+            world.realm.serve(TOPIC, machine.name)
+        world.realm.subscribe(TOPIC, "ann", "price < 100", broker="paris")
+        turn(world, paris, lyon)
+        nyse, ann = world.client("nyse"), world.client("ann")
+        with Publisher(nyse, TOPIC, "nyse") as publisher:
+            publisher.publish(events(1))
+            turn(world, paris)
+            assert payloads(ann, "ann", world) == [b"at 1"]
+            publisher.publish(events(2))
+            turn(world, paris)
+            paris.stop_gateway()
+            home = ("--as", "ann", "--realm", world.realm.paths.root, "--json")
+            said = sealcast("subscription", "move", TOPIC, "--to", "lyon", "--abandon", *home)
+            assert said.code == 0 and not said.document["moving"], said.err
+            publisher.publish(events(3))
+            for _ in range(2):
+                turn(world, lyon)
+            # What waited on the machine that is gone went with it.
+            assert payloads(ann, "ann", world) == [b"at 3"]
+            assert payloads(ann, "ann", world, timeout=0.0) == []
+        paris.start_gateway()
+
+
 def test_nobody_is_left_with_a_broker_that_nobody_can_follow(tmp_path: Path) -> None:
     with served(tmp_path, "endpoint") as world:
         world.realm.subscribe(TOPIC, "ann", "price < 100")

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from contextlib import ExitStack
+from typing import Final
 
 from sealcast.errors import Misuse
 from sealcast.log.ledger import LedgerReader
@@ -29,6 +30,9 @@ from sealcast.trust.realm.changes import AttachSubscriber, Change, SettleSubscri
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Stay
 from sealcast.trust.statements import Author
+
+#: How long a broker on another machine is tried before it counts as gone, where somebody says that it is.
+GONE_S: Final = 10.0
 
 
 def move(realm: OpenRealm, topic: str, subscriber: str, broker: str) -> RealmState:
@@ -70,7 +74,8 @@ def settle(
     These authors state it, else somebody who may and whose key the handle reaches.
 
     A move away from a broker that is gone for good never can. Those in `abandon` end where that broker stopped: what it
-    had not sealed yet, and the new one had taken in before the move, is lost to the subscriber.
+    had not sealed yet, and the new one had taken in before the move, is lost to the subscriber. If its machine is gone,
+    too, so is what the subscriber had not read there.
     """
     state, done = realm.state(), list[tuple[str, str]]()
     for topic, subscriber in moving(state):
@@ -78,7 +83,10 @@ def settle(
             continue
         left = (topic, subscriber) in abandon
         try:
-            change = settlement(realm, state, topic, subscriber, abandon=left)
+            if left and _is_gone(realm, state, topic, subscriber):
+                change: SettleSubscriber | None = _given_up(state, topic, subscriber)
+            else:
+                change = settlement(realm, state, topic, subscriber, abandon=left)
             known = None if left else _known(realm, state, topic, subscriber)
         except GatewayUnreachable:
             continue  # a broker on another machine cannot say how far it is; the next turn asks again
@@ -95,6 +103,25 @@ def settle(
         if (topic, subscriber) not in moving(after):
             done.append((topic, subscriber))
     return done
+
+
+def _is_gone(realm: OpenRealm, state: RealmState, topic: str, subscriber: str) -> bool:
+    """Whether nobody answers for the ledger of the broker that a subscriber leaves."""
+    left = state.stays_of(topic, subscriber)[-2].broker
+    try:
+        with LedgerReader(realm.asking(state).journal(topic, left, patience_s=GONE_S)) as ledger:
+            ledger.end()
+    except GatewayUnreachable:
+        return True
+    return False
+
+
+def _given_up(state: RealmState, topic: str, subscriber: str) -> SettleSubscriber:
+    """The end of a move away from a broker of which nobody knows how far it was: nothing more is read there. What the
+    next broker brings again is known by what the reader had."""
+    before = state.stays_of(topic, subscriber)[:-1]
+    ends = (*(stay.until or 0 for stay in before[:-1]), before[-1].first)
+    return SettleSubscriber(topic, subscriber, before[-1].first, ends)
 
 
 def _known(realm: OpenRealm, state: RealmState, topic: str, subscriber: str) -> Container[str] | None:

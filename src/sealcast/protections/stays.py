@@ -236,7 +236,9 @@ class Stays(Closing, Generic[P]):
 
     def _is_done_with(self, stay: Stay) -> bool:
         """Whether it was left, and read to its end: nobody needs its broker any more, which may be gone."""
-        return stay.until is not None and self.mailbox(stay.broker).saved() >= Cursor(stay.until)
+        if stay.until is None:
+            return False
+        return max(self.mailbox(stay.broker).saved(), Cursor(stay.first)) >= Cursor(stay.until)
 
     def _end(self, stay: Stay) -> Cursor:
         return Cursor(self.mailbox(stay.broker).reader.end() if stay.until is None else stay.until)
