@@ -65,7 +65,9 @@ def compromise(
             return
         if not planned.plan.done:
             talk.confirm(*lines)
-    report = drill(here, entity, cause=cause, center=center, others=others, spark=lambda: session(master))
+    report = drill(
+        here, entity, cause=cause, center=center, others=others, spark=lambda: session(master, short_lived=True)
+    )
     known = filters_known(here.state(), entity)
     if not talk.emitted(as_json(report) | {"filters_known": known}):
         _say(report)

@@ -353,7 +353,7 @@ def advise(work: PlanWorkload, memory: int, quick: bool, told: Told) -> Advice:
     from sealcast.pipeline.session import session
 
     points = choices(work.subscribers, memory, quick)
-    shared = session(app_name="sealcast plan").sparkContext.broadcast(work)
+    shared = session(app_name="sealcast plan", short_lived=True).sparkContext.broadcast(work)
     found = run_all(points, lambda choice: tried(choice, shared.value), told, _work)
     best: dict[str, PlanOutcome] = {}
     for outcome in sorted(found, key=lambda o: o.rank):

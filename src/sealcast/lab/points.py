@@ -59,7 +59,7 @@ def run_all(
     """
     from sealcast.pipeline.session import session
 
-    context = session(app_name="sealcast lab").sparkContext
+    context = session(app_name="sealcast lab", short_lived=True).sparkContext
     order = sorted(range(len(points)), key=lambda i: -work(points[i]))
     tasks = context.parallelize([(i, points[i]) for i in order], max(1, len(points)))
     ended = threading.Event()
