@@ -18,7 +18,7 @@ SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})
 HEAVY = {"sqlalchemy", "alembic", "pydantic", "numpy", "pyarrow", "pandas", "pyspark", "rich", "prometheus_client"}
 #: By command, what it needs of these.
 NEEDED = {
-    "status-json": {"numpy", "pyarrow"},
+    "status-json": {"numpy"},
     "topic-list": set[str](),
     "pub-one": {"numpy", "pyarrow"},
     "sub-one": {"numpy", "pyarrow"},

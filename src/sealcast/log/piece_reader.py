@@ -23,9 +23,9 @@ from sealcast.log.pieces import checked_name, verified
 from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
 from sealcast.wire import hops, peer_pieces, sealed
-from sealcast.wire.handed import Ints, PlaceColumns
 from sealcast.wire.hops import HopPiece
 from sealcast.wire.peer_pieces import PeerPiece
+from sealcast.wire.place_columns import Ints, PlaceColumns
 from sealcast.wire.sealed import SealedPiece
 from sealcast.wire.typed import Array
 

@@ -24,7 +24,8 @@ from sealcast.model.moments import moment
 from sealcast.protections.verify import VerifiedRecord, opened_event
 from sealcast.wire import traceparent
 from sealcast.wire.frame import Header
-from sealcast.wire.handed import PlaceColumns, columns_of, handed_column
+from sealcast.wire.handed import columns_of, handed_column
+from sealcast.wire.place_columns import PlaceColumns
 from sealcast.wire.records import RecordCodec
 
 #: Fewer rows than this are opened one by one: columns cost a few hundred microseconds to set up, whatever their length.

@@ -8,17 +8,14 @@ an underscore. A table of `payload`, `content_type` and the attributes can be pu
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sealcast.model.event import own_column
 from sealcast.model.schema import Attribute, Schema, Type
-
-Ints = npt.NDArray[np.int64]
 
 _MOMENT: Final = pa.timestamp("us", "UTC")
 _BEFORE: Final = (
@@ -37,22 +34,6 @@ _TYPES: Final = {
 }
 #: What 64 bits hold, in decimal digits.
 INT64_DIGITS: Final = 19
-
-
-class PlaceColumns(NamedTuple):
-    """Where events stand: `Position` in columns."""
-
-    partition: Ints
-    offset: Ints
-    row: Ints
-
-    def take(self, rows: Ints) -> PlaceColumns:
-        return PlaceColumns(self.partition[rows], self.offset[rows], self.row[rows])
-
-    def texts(self) -> pa.Array:
-        """As `Position` is written."""
-        parts = (pa.array(each).cast(pa.utf8()) for each in self)
-        return pc.binary_join_element_wise(*parts, "/")
 
 
 def columns_of(schema: Schema) -> pa.Schema:

@@ -30,9 +30,9 @@ from sealcast.primitives.merkle import HASH_BYTES
 from sealcast.wire import cbor, limits, typed
 from sealcast.wire.cbor import require
 from sealcast.wire.frame import TOPIC_BYTES
-from sealcast.wire.handed import Ints, PlaceColumns
 from sealcast.wire.headers import is_name
 from sealcast.wire.notifications import EVENT_BYTES, MESSAGES_PER_EVENT
+from sealcast.wire.place_columns import Ints, PlaceColumns
 from sealcast.wire.typed import UINT32, UINT64, Array, array_at, own_at, raw_at, whole_at
 
 MAGIC: Final = "sealcast-hop"

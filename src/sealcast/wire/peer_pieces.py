@@ -27,8 +27,8 @@ from sealcast.wire import limits, typed
 from sealcast.wire.carried import CarriedEvent
 from sealcast.wire.cbor import require
 from sealcast.wire.frame import TOPIC_BYTES
-from sealcast.wire.handed import Ints, PlaceColumns
 from sealcast.wire.hops import MAX_PATH, FrameRef, below, frame_ref, name_in, placed_rejection, places_in, spans
+from sealcast.wire.place_columns import Ints, PlaceColumns
 from sealcast.wire.typed import UINT32, UINT64, Array, array_at, own_at, raw_at, whole_at
 
 MAGIC: Final = "sealcast-peer-piece"

@@ -37,8 +37,8 @@ from sealcast.model.stages import FrameProof
 from sealcast.primitives.aead import COMMITMENT_BYTES, MAX_OFFSET, MAX_PARTITION, WRAPPED_BYTES, each_nonce
 from sealcast.wire import cbor, limits, typed
 from sealcast.wire.consistency import check
-from sealcast.wire.handed import PlaceColumns
 from sealcast.wire.mailboxes import FIELDS, Mailboxes
+from sealcast.wire.place_columns import PlaceColumns
 from sealcast.wire.typed import UINT8, UINT32, UINT64, Array, array_at, listed, own_at, raw, raw_at, whole, whole_at
 
 __all__ = ["Array", "FrameProof", "SealedPiece", "encode", "parse"]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from sealcast.protections.endpoint.audit import EndpointAudit
 from sealcast.protections.port import Explanation, Party, WitnessSide
 from sealcast.protections.witness import filters_seen, past_keys
 from sealcast.protections.witness.sides import ReadingWitness
 from sealcast.trust.realm.state import RealmState
 
+if TYPE_CHECKING:
+    from sealcast.protections.witness.reading import ReadingAudit
+
 
 class EndpointWitness(ReadingWitness):
-    audit = EndpointAudit
+    def audit(self) -> type[ReadingAudit]:
+        from sealcast.protections.endpoint.audit import EndpointAudit
+
+        return EndpointAudit
 
     def explain(self, state: RealmState, topic: str) -> Explanation:
         live = [e.name for e in state.entities.values() if not e.revoked]

@@ -3,18 +3,23 @@ again, without a key of what is sealed."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from sealcast.protections.enveloped.audit import EnvelopedAudit
 from sealcast.protections.enveloped.envelope import lengths
 from sealcast.protections.port import Explanation, Party, WitnessSide
 from sealcast.protections.witness import filters_seen, past_keys
 from sealcast.protections.witness.sides import ReadingWitness
 from sealcast.trust.realm.state import RealmState
 
+if TYPE_CHECKING:
+    from sealcast.protections.witness.reading import ReadingAudit
+
 
 class PayloadWitness(ReadingWitness):
-    audit = EnvelopedAudit
+    def audit(self) -> type[ReadingAudit]:
+        from sealcast.protections.enveloped.audit import EnvelopedAudit
+
+        return EnvelopedAudit
 
     def explain(self, state: RealmState, topic: str) -> Explanation:
         about, live = state.topic(topic), [e.name for e in state.entities.values() if not e.revoked]

@@ -4,12 +4,10 @@ done again with the broker's halves, and without a key of what is sealed."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sealcast.log.piece_reader import PieceReader
 from sealcast.protections.port import Explanation, WitnessSide
-from sealcast.protections.searchable.audit import SearchableAudit
-from sealcast.protections.searchable.decided import SealedDecided
 from sealcast.protections.searchable.exposure import explained
 from sealcast.protections.searchable.halves import refused_filters
 from sealcast.protections.searchable.retained import retained
@@ -18,10 +16,21 @@ from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.realm.machine import RealmState
 from sealcast.wire.sealed import SealedPiece
 
+if TYPE_CHECKING:
+    from sealcast.protections.witness.decided import BrokerDecisions
+    from sealcast.protections.witness.reading import ReadingAudit
+
 
 class SearchableWitness(ReadingWitness):
-    audit = SearchableAudit
-    decided = SealedDecided
+    def audit(self) -> type[ReadingAudit]:
+        from sealcast.protections.searchable.audit import SearchableAudit
+
+        return SearchableAudit
+
+    def decided(self) -> type[BrokerDecisions]:
+        from sealcast.protections.searchable.decided import SealedDecided
+
+        return SealedDecided
 
     def describe(self, realm: BrokerRealm, topic: str, broker: str, reader: PieceReader[SealedPiece]) -> dict[str, Any]:
         state = realm.state()

@@ -6,25 +6,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sealcast.log import failing
 from sealcast.log.piece_reader import Piece, PieceReader, sealed_reader
 from sealcast.model.event import Position
-from sealcast.overlay.relay import brokers_here
-from sealcast.protections.port import Audit
 from sealcast.protections.witness import facts, mailboxes
-from sealcast.protections.witness.answer import WhyAnswer
-from sealcast.protections.witness.decided import BrokerDecisions
 from sealcast.protections.witness.facts import Facts
 from sealcast.protections.witness.mailboxes import ReceivedDelivery
-from sealcast.protections.witness.reading import ReadingAudit
-from sealcast.protections.witness.reasons import Reasons
-from sealcast.protections.witness.report import CheckReport
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.layout import FIRST_BROKER, TopicPaths
 from sealcast.trust.realm.state import RealmState
 from sealcast.wire.sealed import SealedPiece
+
+if TYPE_CHECKING:
+    from sealcast.protections.port import Audit
+    from sealcast.protections.witness.answer import WhyAnswer
+    from sealcast.protections.witness.decided import BrokerDecisions
+    from sealcast.protections.witness.reading import ReadingAudit
 
 P = TypeVar("P", bound=Piece)
 
@@ -80,12 +79,25 @@ class Witness(ABC, Generic[P]):
 
 class ReadingWitness(Witness[SealedPiece]):
     """Brokers match events with filters of the registry, and deliver to slots: a protection adds its audit and its
-    explanation."""
+    explanation.
 
-    audit: type[ReadingAudit]
-    decided: type[BrokerDecisions] = BrokerDecisions
+    What does a broker's work again is imported when somebody asks for that: `status` only counts.
+    """
+
+    @abstractmethod
+    def audit(self) -> type[ReadingAudit]:
+        """What does the work of the protection's brokers again."""
+
+    def decided(self) -> type[BrokerDecisions]:
+        """What finds out what a broker decided about an event."""
+        from sealcast.protections.witness.decided import BrokerDecisions
+
+        return BrokerDecisions
 
     def audits(self, realm: BrokerRealm, topic: str, *, by_reference: bool) -> Sequence[Audit]:
+        from sealcast.overlay.relay import brokers_here
+        from sealcast.protections.witness.report import CheckReport
+
         report, state = CheckReport(topic), realm.state()
         here = brokers_here(realm, state)
         for broker in set(state.serving(topic)).difference(here):
@@ -93,12 +105,14 @@ class ReadingWitness(Witness[SealedPiece]):
         ran = [b for b in here if b == FIRST_BROKER or realm.paths.topic(topic, b).ledger.exists()]
         names = {broker: f"broker {broker!r}: " if len(ran) > 1 else "" for broker in ran}
         return [
-            self.audit(realm, topic, broker=broker, by_reference=by_reference, report=report, name=name)
+            self.audit()(realm, topic, broker=broker, by_reference=by_reference, report=report, name=name)
             for broker, name in names.items()
         ]
 
     def why(self, realm: BrokerRealm, topic: str, event: Position, subscriber: str) -> WhyAnswer:
-        with closing(Reasons(realm, topic, self.decided)) as reasons:
+        from sealcast.protections.witness.reasons import Reasons
+
+        with closing(Reasons(realm, topic, self.decided())) as reasons:
             return reasons.why(event, subscriber)
 
     def brokers(self, state: RealmState, topic: str) -> Sequence[str]:
