@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import Row
 
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
@@ -20,7 +21,7 @@ from sealcast.model import Event, Schema
 from sealcast.pipeline import attempts, run
 from sealcast.pipeline.attempts import Attempts
 from sealcast.pipeline.failures import explain
-from sealcast.pipeline.metrics import Metrics
+from sealcast.pipeline.metrics import OBSERVED, Metrics
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.port import witness_side
 from sealcast.protections.steps import StepName
@@ -261,3 +262,27 @@ def test_a_note_that_was_damaged_still_says_that_something_failed(realm: Realm) 
         assert note.step == "frames" and "cannot be read" in note.message
         facts = list(witness_side(realm.state().topic(BAD).protection).status(realm, BAD))
         assert any(name == "FAILING" for name, _ in facts[0].rows)
+
+
+def _progress(number: int, second: int, admitted: int | None) -> SimpleNamespace:
+    """Spark's report of a batch; with None, that nothing came, which has the number of the batch to come."""
+    return SimpleNamespace(
+        batchId=number,
+        timestamp=f"2026-03-01T12:00:{second:02}.000Z",
+        runId="run",
+        durationMs={"triggerExecution": 5} | ({} if admitted is None else {"addBatch": 5}),
+        observedMetrics={} if admitted is None else {OBSERVED: Row(admitted=admitted)},
+        sources=[SimpleNamespace(endOffset='{"partitions": [1]}', latestOffset='{"partitions": [1]}')],
+    )
+
+
+def test_a_batch_after_an_idle_while_is_counted_and_none_is_counted_twice(realm: Realm) -> None:
+    query: Any = FakeQuery()
+    found, query.recentProgress, heard = tried(realm, lambda *about: query), [], list[tuple[int, int]]()
+    found.begin()
+    for report in (_progress(0, 1, 5), _progress(1, 12, None), _progress(1, 22, None), _progress(1, 23, 7)):
+        query.lastProgress = report
+        query.recentProgress.append(report)
+        for _ in range(2):
+            heard += [(batch.number, batch.counts["admitted"]) for batch in found.look()]
+    assert heard == [(0, 5), (1, 7)]

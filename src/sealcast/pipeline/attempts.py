@@ -54,8 +54,8 @@ class Attempts:
         self._held = ExitStack()
         self._terms: dict[str, str] = {}
         self._query: StreamingQuery | None = None
-        #: The last batch that was reported of this attempt.
-        self._reported = -1
+        #: The last batch that was reported of this attempt, and the last report that was looked at.
+        self._reported, self._seen = -1, (-1, "")
         #: Failures in a row, the time of the first, and when it is begun again.
         self._failures, self._since_us, self._due = 0, 0, 0.0
         #: Whether it may have failed since it last worked: in this run, or in one before.
@@ -107,7 +107,7 @@ class Attempts:
         except SealcastError as error:
             self._fail(error)
             return
-        self._reported = -1
+        self._reported, self._seen = -1, (-1, "")
         self._metrics.started(self.names[0].topic)
 
     def look(self) -> list[FinishedBatch]:
@@ -165,12 +165,14 @@ class Attempts:
 
     def _batches(self, query: StreamingQuery) -> list[FinishedBatch]:
         last = query.lastProgress
-        if last is None or last.batchId <= self._reported:
+        if last is None or (last.batchId, last.timestamp) == self._seen:
             return []
-        reports = [report for report in query.recentProgress if report.batchId > self._reported]
-        self._reported = last.batchId
+        self._seen = (last.batchId, last.timestamp)
+        # While nothing comes, Spark reports now and then, under the number of the batch that is yet to come.
+        ran = [each for each in query.recentProgress if each.batchId > self._reported and "addBatch" in each.durationMs]
+        self._reported = max((each.batchId for each in ran), default=self._reported)
         brokers = [name.broker for name in self.names]
-        return [batch for report in reports if (batch := finished(report, self.names[0].topic, brokers)) is not None]
+        return [batch for report in ran if (batch := finished(report, self.names[0].topic, brokers)) is not None]
 
     def _note_equivocations(self) -> None:
         step = self.names[0].open()
