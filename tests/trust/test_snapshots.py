@@ -108,6 +108,26 @@ def test_topics_are_listed_and_counted_without_reading_their_tables(realm: Realm
     assert unread(state)
 
 
+def test_status_and_topic_list_read_no_subscriptions(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
+    realm.create_topic("alone", SCHEMA, access="members")
+    realm.subscribe_many("alone", [("alice", f"price > {number}", None) for number in range(MANY)])
+    read = list[str]()
+    rows = KeptTable.rows
+
+    def noted(self: KeptTable[Any, Any]) -> dict[Any, Any]:
+        found = rows(self)
+        read.extend({type(each).__name__ for each in found.values()})
+        return found
+
+    monkeypatch.setattr(KeptTable, "rows", noted)
+    at = ("--json", "--realm", realm.paths.root)
+    topics = sealcast("status", "--topic", "alone", *at).document["topics"]
+    assert {each["broker"]: each["subscriptions"] for each in topics} == {"broker": MANY, "second": 0}
+    assert "alone" in sealcast("topic", "list", *at).out
+    assert "Subscription" not in read and "Credential" not in read
+    assert sealcast("subscription", "list", "--topic", "alone", *at).code == 0 and "Subscription" in read
+
+
 def test_changes_after_it_are_folded_on_top(realm: Realm) -> None:
     again = realm.reopen()
     again.subscribe(TOPIC, "eve", "price > 9", "eve-new")

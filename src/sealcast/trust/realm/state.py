@@ -214,7 +214,11 @@ class RealmState:
         found = self.topic_state(topic)
         if not found.stays:
             return found.subscriptions if broker == FIRST_BROKER else {}
-        return {id: s for id, s in found.subscriptions.items() if self.served_at(topic, s.subscriber, broker)}
+        # By subscriber: they are fewer, and where all of them or none is here, nobody has to read what they want.
+        here = {name for name in found.slots if self.served_at(topic, name, broker)}
+        if len(here) in (0, len(found.slots)):
+            return found.subscriptions if here else {}
+        return {id: s for id, s in found.subscriptions.items() if s.subscriber in here}
 
     def serving(self, topic: str) -> list[str]:
         """The brokers that have the topic's current key, in the order in which they came; not those revoked."""
