@@ -199,7 +199,7 @@ def _notes(found: MeasuredTransits, delays: Mapping[Case, Delay], seconds: float
         "they are network namespaces of one machine, there they were machines of 2005 on a campus and beyond",
         "milliseconds by the clock on the wall; the paper prints no number of its figures 4 to 10, only pictures: "
         "compared is what its text says of them",
-        f"discovery: the paper prints {low:.0f} to {high:.0f} ms and an unnamed number of topics; here one center is found. "
+        f"discovery: the paper prints {low:.0f} to {high:.0f} ms and an unnamed number of topics; here it is one. "
         f"A key and a token: it prints {token.MEAN} ms with a deviation of {token.DEVIATION} ms, of 100 requests with "
         f"a 256-bit key; here {len(found.tokens)} requests",
         f"{KINDS[-1]}: {said}",
