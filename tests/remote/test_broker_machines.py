@@ -17,6 +17,7 @@ from sealcast.transports.problems import GatewayRefused, MirrorBehind
 from sealcast.trust.gateway_site import Around, GatewaySite
 from sealcast.trust.layout import read_mark
 from sealcast.trust.realm.changes import AnnounceGateway
+from tests.cli.shell import sealcast
 from tests.clients.pump import pump
 from tests.remote.machines import Tree, machines, payloads
 from tests.remote.world import TOPIC, events, served
@@ -64,6 +65,10 @@ def test_a_layered_tree_on_three_machines(tmp_path: Path) -> None:
         for home, name in ((ann, "ann"), (bob, "bob")):
             assert payloads(home, name, world) == [b"at 5", b"at 7", b"at 8"]
             assert payloads(home, name, world, timeout=0.0) == []
+        for machine in below:
+            said = sealcast("check", "--realm", machine.home, "--json")
+            assert said.code == 0 and said.document["deliveries"] == 3, said.err
+            assert said.document["topics"][TOPIC]["brokers_routed_again"] == 1
 
 
 def test_a_brokers_machine_has_its_own_secrets_and_its_own_disk(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ OpenerOf = Callable[[str], EventOpener | None]
 
 
 class TopicAudit:
-    """One layered topic, from the first record of every broker to the last that is there."""
+    """One layered topic, from the first record of every broker on this machine to the last that is there."""
 
     def __init__(self, realm: Realm, topic: str) -> None:
         state = realm.state()
@@ -59,7 +59,7 @@ class TopicAudit:
         self._opener_of = lru_cache(None)(partial(opener_of, realm, state, topic))
         self._hops: list[HopsAudit] = []
         self._parts: list[LedgerAudit[HopPiece]] = []
-        for node in self._overlay.downwards():
+        for node in filter(realm.site.is_local, self._overlay.downwards()):
             if self._overlay.parents[node] is None or realm.paths.topic(topic, node).ledger.exists():
                 self._parts.append(AdmissionAudit(self.report, realm, topic, node))
             self._hops.append(HopsAudit(self.report, realm, topic, node, self._opener_of))
