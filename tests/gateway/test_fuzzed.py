@@ -62,8 +62,16 @@ class Fuzzed:
         self._gateway, self._sessions = gateway, sessions
 
     def ask(self, caller: str | None, case: Any, *, endless: bool) -> tuple[int, bytes]:
-        session = self._sessions[caller]
         asked = case.as_transport_kwargs(base_url=f"https://localhost:{self._gateway.port}")
+        try:
+            return self._ask_once(self._sessions[caller], asked, endless=endless)
+        except requests.ConnectionError:
+            # Making a request may take so long that the gateway closed the idle connection: once more, by a new one.
+            self._sessions[caller].close()
+            return self._ask_once(self._sessions[caller], asked, endless=endless)
+
+    @staticmethod
+    def _ask_once(session: requests.Session, asked: dict[str, Any], *, endless: bool) -> tuple[int, bytes]:
         with session.request(**asked, stream=True, timeout=60, allow_redirects=False) as answer:
             good = endless and answer.status_code == 200
             return answer.status_code, b"" if good else answer.content
