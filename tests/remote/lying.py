@@ -56,6 +56,9 @@ class Liar:
         #: What is sent to whoever follows a ledger, and then the stream ends; without it there are no streams, so that
         #: clients ask, and are lied to.
         self.stream: list[bytes] | None = None
+        #: Whether the stream goes on in silence after that. A client whose stream has ended asks again before it reads,
+        #: and may never look at what the stream said.
+        self.holds = False
 
     def app(self, hub: Hub) -> Any:
         honest = GatewayApp(hub)
@@ -65,7 +68,7 @@ class Liar:
                 await honest(scope, receive, send)
                 return
             if scope["path"].endswith("/follow"):
-                await self._follow(send)
+                await self._follow(receive, send)
                 return
             raw = await _body(receive)
             query = {name: values[0] for name, values in parse_qs(scope["query_string"].decode()).items()}
@@ -95,11 +98,13 @@ class Liar:
 
         return answer
 
-    async def _follow(self, send: Any) -> None:
+    async def _follow(self, receive: Any, send: Any) -> None:
         status, kind = (404, b"application/problem+json") if self.stream is None else (200, b"application/cbor-seq")
         await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
         for part in self.stream or ():
             await send({"type": "http.response.body", "body": part, "more_body": True})
+        while self.holds and (await receive())["type"] != "http.disconnect":
+            pass
         await send({"type": "http.response.body", "body": b"{}" if self.stream is None else b""})
 
 

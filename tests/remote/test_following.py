@@ -106,7 +106,7 @@ def test_streams_that_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         # An earlier record in the place of the next: it does not follow the last one.
         record = next(iter(_records(world)))
         end = len(list(_records(world)))
-        liar.stream = [cbor.encode(["record", end, record.time_us, record.data])]
+        liar.stream, liar.holds = [cbor.encode(["record", end, record.time_us, record.data])], True
         with pytest.raises(SealcastError):
             for _ in range(10):
                 subscriber.poll(timeout=1.0)
@@ -132,6 +132,7 @@ def test_an_altered_piece_is_found_out(tmp_path: Path, monkeypatch: pytest.Monke
         }
         altered = bytearray(Pieces(world.realm.paths.topic(TOPIC).pieces).bytes_of(name))
         altered[-1] ^= 1
+        liar.holds = True
         liar.stream = [
             cbor.encode(["piece", name, bytes(altered)]) + cbor.encode(["record", last.offset, last.time_us, last.data])
         ]

@@ -136,9 +136,11 @@ def test_administration_needs_secrets_and_reading_does_not(realm: Realm, tmp_pat
         here.enrol("alice")
     realm.paths.secrets.mkdir()
     os.rename(tmp_path / "elsewhere" / "authority", realm.paths.authority)
-    with pytest.raises(NotFound, match="the key center's secrets are not here"):
+    with pytest.raises(NotFound, match="the administrator's key is not here"):
         here.enrol("alice")
     assert not here.paths.entity_key("alice").exists()
+    with pytest.raises(NotFound):
+        here.state().entity("alice")
 
 
 def test_a_revoked_entity_gets_nothing_new(realm: Realm) -> None:

@@ -422,3 +422,23 @@ def test_a_missing_table_is_damage(place: Place, table: str) -> None:
     place.run(f"DROP TABLE {table}")
     with pytest.raises(Corrupt, match=table):
         Registry(place.address, realm=MINE).version()
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("UPDATE realm SET id = NULL", "whose it is cannot be read"),
+        ("UPDATE realm SET id = 'a text'", "whose it is cannot be read"),
+        (f"UPDATE {schema.VERSION_TABLE} SET version_num = x'00ff'", "the revision of its schema cannot be read"),
+    ],
+)
+def test_a_column_of_another_type_is_damage(tmp_path: Path, damage: str, said: str) -> None:
+    """One flipped bit of a row's header makes another type of a value, whatever the schema of the table says."""
+    realm = Realm.create(tmp_path / "realm")
+    file = sqlite3.connect(realm.paths.registry)
+    file.executescript(
+        f"CREATE TABLE same AS SELECT * FROM realm; DROP TABLE realm; ALTER TABLE same RENAME TO realm; {damage}"
+    )
+    file.close()
+    with pytest.raises(Corrupt, match=said):
+        Realm(realm.paths.root).state()

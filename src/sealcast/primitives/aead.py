@@ -71,8 +71,8 @@ DEFAULT_KEY_BITS: Final = 256
 MAX_SEALS_PER_KEY: Final = 2**32
 
 _LABEL: Final = b"sealcast/1 aead"
-#: What a key leaves of a block of SHA-512.
-_REST: Final = bytes(128 - KEY_BYTES)
+#: A block of SHA-512.
+_BLOCK_BYTES: Final = 128
 
 
 class SealingKey(Unpicklable):
@@ -316,9 +316,11 @@ def _expand(key: bytes, context: bytes) -> bytes:
 def _expand_many(keys: Sequence[bytes], context: bytes) -> list[bytes]:
     # HMAC-SHA512 written out: `hmac.digest` takes twice as long, most of it looking the hash up by name.
     # A key fills a quarter of the block; what pads the rest of it is the same for all keys.
-    if {*map(len, keys)} - {KEY_BYTES}:
-        raise Misuse(f"a key has {KEY_BYTES} bytes")
-    inner, outer, sha512 = _REST.translate(INNER_PAD) + context, _REST.translate(OUTER_PAD), hashlib.sha512
+    lengths = {*map(len, keys)} or {KEY_BYTES}
+    if len(lengths) > 1 or max(lengths) > _BLOCK_BYTES:
+        raise Misuse(f"keys that are expanded together are of one length, of at most {_BLOCK_BYTES} bytes")
+    rest = bytes(_BLOCK_BYTES - lengths.pop())
+    inner, outer, sha512 = rest.translate(INNER_PAD) + context, rest.translate(OUTER_PAD), hashlib.sha512
     return [
         sha512(key.translate(OUTER_PAD) + outer + sha512(key.translate(INNER_PAD) + inner).digest()).digest()
         for key in keys

@@ -343,7 +343,7 @@ class Registry:
         owner = rows.owner()
         if owner is None:
             return False
-        if owner.chain != history.owned(owner.id):
+        if not isinstance(owner.id, bytes) or owner.chain != history.owned(owner.id):
             raise damaged(str(self.address), "whose it is cannot be read")
         if owner.id != self._realm:
             raise Misuse(

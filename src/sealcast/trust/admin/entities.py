@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import ip_address
 
-from sealcast.errors import Misuse
+from sealcast.errors import Misuse, NotFound
 from sealcast.primitives import x509
 from sealcast.trust.admin import serving
 from sealcast.trust.admin.handle import Handle
@@ -23,6 +23,7 @@ from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.centers import CenterSecrets
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.layout import Layout
+from sealcast.trust.realm.authors import ADMINISTRATOR
 from sealcast.trust.realm.changes import (
     AddAuthority,
     Change,
@@ -176,6 +177,8 @@ def enrolments(
     hosts: tuple[str, ...] = (),
 ) -> list[Change]:
     """Keys and certificates for new names, as changes; the keys are in their files when this returns."""
+    if realm.author(ADMINISTRATOR) is None:
+        raise NotFound("the administrator's key is not here, and nobody else enrols", hint="enrol where that key is")
     rehearsal = Fold(state)
     for name in names:
         # The rules come first: a name they refuse must not become a file name.

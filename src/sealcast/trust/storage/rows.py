@@ -41,7 +41,8 @@ class Owner(NamedTuple):
     """The row of `realm`."""
 
     one: int
-    id: bytes
+    #: A damaged row has anything here: SQLite gives what it finds.
+    id: bytes | None
     chain: bytes
 
 

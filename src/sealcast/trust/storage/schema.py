@@ -25,7 +25,9 @@ NEWEST: Final = REVISIONS[-1]
 KEPT: Final = ("changes", "realm")
 
 
-def is_revision(name: str) -> bool:
-    """Whether it was ever the name of a revision, of this or a later release."""
+def is_revision(name: object) -> bool:
+    """Whether it was ever the name of a revision, of this or a later release. A damaged one need not be a text."""
+    if not isinstance(name, str):
+        return False
     number, _, check = name.partition("_")
     return check == hashlib.sha256(f"sealcast registry {number}".encode()).hexdigest()[:8]
