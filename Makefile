@@ -7,7 +7,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 WARM := .venv/.warm
 
-.PHONY: help setup demo check test postgres install-postgres mosquitto install-mosquitto mqtt-plugin lint bench soak fuzz audit clean
+.PHONY: help setup demo check test postgres install-postgres mosquitto install-mosquitto mqtt-plugin softhsm install-softhsm lint bench soak fuzz audit clean
 .DEFAULT_GOAL := help
 
 help:
@@ -57,7 +57,7 @@ light: $(READY)
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not soak and not heavy"
 
-test: say-how-long postgres mosquitto $(READY)
+test: say-how-long postgres mosquitto softhsm $(READY)
 	@$(MAKE) --no-print-directory -j 2 lint $(WARM)
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
@@ -95,6 +95,15 @@ install-mosquitto:
 	  echo "this needs mosquitto: apt-get install --no-install-recommends $(MOSQUITTO_PACKAGES) (as root)" >&2; exit 1; }
 	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends $(MOSQUITTO_PACKAGES) >/dev/null
 
+# The tests keep an unlock key in a PKCS#11 token: SoftHSM's, which is one in software.
+softhsm:
+	@command -v softhsm2-util >/dev/null || $(MAKE) --no-print-directory install-softhsm
+
+install-softhsm:
+	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
+	  echo "the tests need SoftHSM: apt-get install --no-install-recommends softhsm2 (as root)" >&2; exit 1; }
+	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends softhsm2 >/dev/null
+
 mqtt-plugin: mosquitto
 	@$(MAKE) --no-print-directory -C mqtt-plugin
 
@@ -107,7 +116,7 @@ lint: $(READY)
 bench: $(READY) mqtt-plugin
 	@$(BIN)/sealcast bench
 
-soak: $(READY) postgres mosquitto
+soak: $(READY) postgres mosquitto softhsm
 	@$(BIN)/pytest -m soak --timeout 3600
 
 # atheris is not part of `make setup`: it is large, and has wheels for Linux on x86-64 only.

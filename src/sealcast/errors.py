@@ -280,6 +280,7 @@ EXTRA_OF: Final = {
     "py_arkworks_bls12381": "attribute",
     "pymcl": "attribute",
     "opentelemetry": "telemetry",
+    "pkcs11": "pkcs11",
 }
 _BRINGS: Final = {
     "spark": "Spark",
@@ -289,6 +290,7 @@ _BRINGS: Final = {
     "attribute": "a library for pairings",
     "gateway": "the packages of the gateway",
     "telemetry": "the packages of OpenTelemetry",
+    "pkcs11": "the package for PKCS#11 tokens",
 }
 
 

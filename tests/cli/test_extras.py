@@ -23,6 +23,7 @@ INSTALLED_BY = {
     "opentelemetry": "opentelemetry-exporter-otlp-proto-http",
     "google": "protobuf",
     "paho": "paho-mqtt",
+    "pkcs11": "python-pkcs11",
     "probables": "pyprobables",
     "prometheus_client": "prometheus-client",
     "py4j": "pyspark",

@@ -165,7 +165,7 @@ def _registry(path: Path) -> Found:
 
 
 def _key_file(path: Path) -> Found:
-    from sealcast.trust.vault import keyfile, unlock
+    from sealcast.trust.vault import keyfile, unlock_file
 
     try:
         kind = str(jsonlib.loads(path.read_bytes())["kind"])
@@ -173,7 +173,17 @@ def _key_file(path: Path) -> Found:
         return _plain_json(path)
     mode = stat.S_IMODE(path.stat().st_mode)
     shown = f"{mode:04o}" + (", readable by others: it will be refused" if mode & 0o077 else "")
-    if kind == unlock.KIND:
+    if kind == unlock_file.KIND:
+        held = unlock_file.read(path, path.read_bytes()[: unlock_file.MAX_BYTES + 1])
+        if isinstance(held, unlock_file.WrappedKey):
+            return _result(
+                "a wrapped unlock key",
+                mode=shown,
+                id=held.id.hex(),
+                wrapped_by=held.service,
+                reveals="that it exists, and which key service wraps it",
+                hides="the unlock key, from whoever cannot also use that service",
+            )
         opens = "every private key that was sealed under it, to whoever has those files too"
         return _result("an unlock key", mode=shown, reveals=opens, hides="nothing; it is not shown here")
     owner = {"entity": path.stem} if kind == "sealcast entity" else {}

@@ -54,6 +54,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
         "compromise": Command("compromise:app", "revoke stolen keys, give everybody else new ones, and prove it"),
         "token": Command("token:app", "ask for a token, or check whether this realm accepts one"),
         "relock": Command("relock:app", "seal private keys under another lock, to hand them over"),
+        "unlock-key": Command("unlock_key:app", "show where your unlock key is; have a token or key service wrap it"),
         "registry": Command("registry:app", "show where the registry is, and bring its schema up to date"),
         "subscription": Command("subscription:app", "add, list, move and remove subscriptions"),
     },

@@ -81,14 +81,17 @@ def replace(path: Path, content: bytes) -> None:
     files.replace_file(path, content)
 
 
-def read(path: Path, limit: int) -> bytes:
-    """What is in a private file, up to one byte more than `limit`; Rejected if others could have read it."""
+def read(path: Path, limit: int, *, managed: bool = False) -> bytes:
+    """What is in a private file, up to one byte more than `limit`; Rejected if others could have read it.
+
+    Of a `managed` one (`vault.credentials`) the group's bits do not count.
+    """
     with files.named(path, "reading"):
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         # Asked of the open file, so that what was checked is what is read.
         mode = os.fstat(file).st_mode
-        if mode & _OTHERS:
+        if mode & (stat.S_IRWXO if managed else _OTHERS):
             raise Rejected(
                 f"{path} can be read by others (mode {stat.S_IMODE(mode):04o}); its keys may be known to them",
                 hint=f"if you are sure they are not: chmod 600 {path}",

@@ -3,9 +3,12 @@
 A realm is backed up, copied and carried about; who gets hold of such a copy must not get its keys with it. So every
 key file is sealed under one of
 
-- the **unlock key** (the default): 32 random bytes in a file of the user's own, made when first needed,
-  `SEALCAST_UNLOCK_KEY` or `$XDG_CONFIG_HOME/sealcast/unlock.key` or `~/.config/sealcast/unlock.key`;
-- a **passphrase**, when `SEALCAST_PASSPHRASE_FILE` or `SEALCAST_PASSPHRASE` names one.
+- the **unlock key** (the default): 32 random bytes in a file of the user's own, made when first needed. The file is
+  `SEALCAST_UNLOCK_KEY`, or the service manager's credential `sealcast.unlock-key`, or
+  `$XDG_CONFIG_HOME/sealcast/unlock.key`, or `~/.config/sealcast/unlock.key`. It has the key in clear, or wrapped by a
+  key service (`vault.services`), which is asked once in a process;
+- a **passphrase**, when `SEALCAST_PASSPHRASE_FILE` or `SEALCAST_PASSPHRASE` names one, or the service manager's
+  credential `sealcast.passphrase` is one.
 
 A key file says which (`Lock`), so reading needs no guess, and a wrong one is named as such. Spark's workers inherit the
 environment and find what the driver found. A passphrase is stretched once per process and salt: new files take the
@@ -14,7 +17,6 @@ salt of those that were read before them.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Mapping
@@ -22,19 +24,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from sealcast.errors import CannotOpen, Corrupt, Misuse, Unavailable
+from sealcast.errors import CannotOpen, Misuse, Unavailable
 from sealcast.log import files
-from sealcast.primitives import kdf, passphrase
-from sealcast.primitives.secrets import KEY_BYTES, Secret, Unpicklable
-from sealcast.trust.vault import private
+from sealcast.primitives import passphrase
+from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.trust.vault import credentials, private, unlock_file
+from sealcast.trust.vault.services import KeyService
+from sealcast.trust.vault.unlock_file import ID_BYTES, MAX_BYTES, WrappedKey
 
 KEY_VARIABLE: Final = "SEALCAST_UNLOCK_KEY"
 PASSPHRASE_VARIABLE: Final = "SEALCAST_PASSPHRASE"
 PASSPHRASE_FILE_VARIABLE: Final = "SEALCAST_PASSPHRASE_FILE"
-KIND: Final = "sealcast unlock key"
-FORMAT: Final = 1
-ID_BYTES: Final = 8
-MAX_BYTES: Final = 4_096
+KEY_CREDENTIAL: Final = "sealcast.unlock-key"
+PASSPHRASE_CREDENTIAL: Final = "sealcast.passphrase"
 
 _guard: Final = threading.Lock()
 #: Made once: (file, its inode and time) -> key, and (salt, cost) -> (passphrase, key), the newest salt last.
@@ -78,7 +80,7 @@ class Unlock(Unpicklable):
 
     def __init__(self, key: Secret, by: str, salt: bytes = b"", cost: int = 0) -> None:
         self.key = key
-        self.lock = Lock(by, kdf.derive(key, b"unlock id", length=ID_BYTES).reveal(), salt, cost)
+        self.lock = Lock(by, unlock_file.id_of(key), salt, cost)
 
 
 def for_writing(by: str | None = None) -> Unlock:
@@ -134,6 +136,9 @@ def key_path(environment: Mapping[str, str] = os.environ) -> Path:
     """Where this user's unlock key is, or would be made."""
     if environment.get(KEY_VARIABLE):
         return Path(environment[KEY_VARIABLE]).absolute()
+    managed = credentials.find(KEY_CREDENTIAL, environment)
+    if managed is not None:
+        return managed
     home = environment.get("XDG_CONFIG_HOME")
     try:
         base = Path(home) if home and Path(home).is_absolute() else Path.home() / ".config"
@@ -147,16 +152,41 @@ def key_path(environment: Mapping[str, str] = os.environ) -> Path:
 # --- the unlock key -----------------------------------------------------------------------------------
 
 
+def wrap(address: str, service: KeyService, to: Path | None = None) -> WrappedKey:
+    """Has this user's unlock key wrapped by a service: in its file, which loses the key in clear, or in another one.
+
+    Where there is no key yet, one is made and never written in clear.
+    """
+    path = key_path()
+    there = path.exists()
+    made = unlock_file.wrapped(_load(path).key if there else Secret.random(), address, service)
+    target = path if to is None else to
+    _outside_realms(target)
+    if there and to is None:
+        private.replace(path, made.to_bytes())
+    else:
+        private.create(target, made.to_bytes())
+    return made
+
+
+def look(path: Path) -> WrappedKey | None:
+    """How the key in a file is wrapped, without asking its service; None where it is in clear."""
+    found = unlock_file.read(path, _content(path))
+    return found if isinstance(found, WrappedKey) else None
+
+
 def _make(path: Path) -> None:
-    around = next((p for p in path.parents if (p / "realm.json").exists()), None)
+    _outside_realms(path)
+    private.create(path, unlock_file.in_clear(Secret.random()), again=True)
+
+
+def _outside_realms(path: Path) -> None:
+    around = next((p for p in path.absolute().parents if (p / "realm.json").exists()), None)
     if around is not None:
         raise Misuse(
             f"the unlock key would lie in the realm {around}, and go wherever it is copied to",
             hint=f"set {KEY_VARIABLE} to a path outside of it",
         )
-    key = Secret.random()
-    body = {"format": FORMAT, "kind": KIND, "id": Unlock(key, "key").lock.id.hex(), "key": key.reveal().hex()}
-    private.create(path, json.dumps(body, indent=2).encode() + b"\n", again=True)
 
 
 def _load(path: Path) -> Unlock:
@@ -166,20 +196,17 @@ def _load(path: Path) -> Unlock:
     with _guard:
         known = _keys.get(at)
     if known is None:
-        content = private.read(path, MAX_BYTES)
-        try:
-            body = json.loads(content)
-            known = Unlock(Secret(bytes.fromhex(body["key"])), "key")
-            whole = body["kind"] == KIND and body["format"] == FORMAT and known.lock.id.hex() == body["id"]
-            if not whole or known.key.size != KEY_BYTES:
-                raise ValueError(KIND)
-        except (ValueError, KeyError, TypeError, Misuse):
-            raise Corrupt(
-                f"{path} is no unlock key of format {FORMAT}, or not as it was written", hint="restore it from a copy"
-            ) from None
+        held = unlock_file.read(path, _content(path))
+        known = Unlock(held.opened() if isinstance(held, WrappedKey) else held, "key")
         with _guard:
             _keys[at] = known
     return known
+
+
+def _content(path: Path) -> bytes:
+    if path == credentials.find(KEY_CREDENTIAL):
+        return credentials.read(path, MAX_BYTES)
+    return private.read(path, MAX_BYTES)
 
 
 # --- the passphrase -----------------------------------------------------------------------------------
@@ -187,17 +214,25 @@ def _load(path: Path) -> Unlock:
 
 def _passphrase(environment: Mapping[str, str] = os.environ) -> Secret | None:
     named, told = environment.get(PASSPHRASE_FILE_VARIABLE), environment.get(PASSPHRASE_VARIABLE)
+    managed = credentials.find(PASSPHRASE_CREDENTIAL, environment)
     if named and told:
         raise Misuse(f"{PASSPHRASE_FILE_VARIABLE} and {PASSPHRASE_VARIABLE} are both set", hint="unset one of them")
     if named:
         path = Path(named)
         if not path.exists():
             raise Unavailable(f"{path} does not exist", hint=f"{PASSPHRASE_FILE_VARIABLE} names it")
-        try:
-            told = private.read(path, MAX_BYTES).decode().rstrip("\r\n")
-        except UnicodeDecodeError:
-            raise Misuse(f"{path} is not text", hint=f"{PASSPHRASE_FILE_VARIABLE} names it") from None
+        told = _text(path, private.read(path, MAX_BYTES), PASSPHRASE_FILE_VARIABLE)
+    elif managed is not None and not told:
+        named = str(managed)
+        told = _text(managed, credentials.read(managed, MAX_BYTES), credentials.DIRECTORY_VARIABLE)
     return passphrase.from_text(told or "") if named or told else None
+
+
+def _text(path: Path, content: bytes, by: str) -> str:
+    try:
+        return content.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise Misuse(f"{path} is not text", hint=f"{by} names it") from None
 
 
 def _stretch(phrase: Secret, salt: bytes, cost: int) -> Unlock:
