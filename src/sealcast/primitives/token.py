@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pkcs11
 from pkcs11 import Attribute, GCMParams, KeyType, Mechanism, ObjectClass, PKCS11Error
@@ -74,7 +74,8 @@ class TokenKey(Unpicklable):
                 ) from None
 
     @contextmanager
-    def _key(self) -> Iterator[pkcs11.SecretKey]:
+    def _key(self) -> Iterator[Any]:
+        """The key, with the methods that the library gives to keys of its kind and does not declare."""
         with self._session() as session:
             try:
                 yield session.get_key(object_class=ObjectClass.SECRET_KEY, key_type=KeyType.AES, label=self._label)

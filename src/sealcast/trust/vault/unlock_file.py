@@ -81,10 +81,10 @@ def read(path: Path, content: bytes) -> Secret | WrappedKey:
         if body["kind"] != KIND or len(id) != ID_BYTES:
             raise ValueError(path)
         if body["format"] == WRAPPED:
-            found = WrappedKey(id, body["service"], bytes.fromhex(body["wrapped"]))
-            if not isinstance(found.service, str) or len(found.service) > MAX_ADDRESS or not found.wrapped:
+            service, content = body["service"], bytes.fromhex(body["wrapped"])
+            if not isinstance(service, str) or len(service) > MAX_ADDRESS or not content:
                 raise ValueError(path)
-            return found
+            return WrappedKey(id, service, content)
         key = Secret(bytes.fromhex(body["key"]))
         if body["format"] != CLEAR or key.size != KEY_BYTES or id_of(key) != id:
             raise ValueError(path)
