@@ -7,7 +7,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 WARM := .venv/.warm
 
-.PHONY: help setup demo check test postgres install-postgres mosquitto install-mosquitto mqtt-plugin softhsm install-softhsm lint bench soak fuzz audit clean
+.PHONY: help setup demo check test postgres install-postgres mosquitto install-mosquitto mqtt-plugin softhsm install-softhsm kafka install-maven lint bench soak fuzz audit clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make soak    the long tests: many kills, many events"
 	@echo "make fuzz    every parser under coverage guidance, FUZZ_SECONDS=30 each"
 	@echo "make audit   known advisories against what the lock file names"
+	@echo "make kafka   the jars of the Kafka that tests and measurements start"
 	@echo "make mqtt-plugin   the plug-in for mosquitto: mqtt-plugin/build/sealcast_mosquitto.so"
 	@echo "make clean   remove what the others made"
 
@@ -57,7 +58,7 @@ light: $(READY)
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not soak and not heavy"
 
-test: say-how-long postgres mosquitto softhsm $(READY)
+test: say-how-long postgres mosquitto softhsm kafka $(READY)
 	@$(MAKE) --no-print-directory -j 2 lint $(WARM)
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
@@ -104,6 +105,22 @@ install-softhsm:
 	  echo "the tests need SoftHSM: apt-get install --no-install-recommends softhsm2 (as root)" >&2; exit 1; }
 	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends softhsm2 >/dev/null
 
+# The tests and the measurements start a Kafka of their own. Maven fetches its jars by version, and each has to have the
+# digest that is written down here.
+kafka: .tools/kafka/.ready
+
+.tools/kafka/.ready: tests/log/kafka/pom.xml tests/log/kafka/jars.sha256
+	@command -v mvn >/dev/null || $(MAKE) --no-print-directory install-maven
+	@rm -rf .tools/kafka/jars
+	@mvn -q -B -f tests/log/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory="$(CURDIR)/.tools/kafka/jars"
+	@cd .tools/kafka/jars && sha256sum --quiet --strict -c "$(CURDIR)/tests/log/kafka/jars.sha256"
+	@touch $@
+
+install-maven:
+	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
+	  echo "this needs Maven: apt-get install --no-install-recommends maven (as root), or mvn on PATH" >&2; exit 1; }
+	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends maven >/dev/null
+
 mqtt-plugin: mosquitto
 	@$(MAKE) --no-print-directory -C mqtt-plugin
 
@@ -113,10 +130,10 @@ lint: $(READY)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-bench: $(READY) mqtt-plugin
+bench: $(READY) mqtt-plugin kafka
 	@$(BIN)/sealcast bench
 
-soak: $(READY) postgres mosquitto softhsm
+soak: $(READY) postgres mosquitto softhsm kafka
 	@$(BIN)/pytest -m soak --timeout 3600
 
 # atheris is not part of `make setup`: it is large, and has wheels for Linux on x86-64 only.

@@ -61,6 +61,7 @@ HEAVY = (
     "groupkeys/test_deliveries.py",
     "groupkeys/test_mosaic.py",
     "groupkeys/test_plans.py",
+    "log/test_conformance.py",
     "log/test_damage.py",
     "mqtt/",
     "network/",

@@ -281,6 +281,8 @@ EXTRA_OF: Final = {
     "pymcl": "attribute",
     "opentelemetry": "telemetry",
     "pkcs11": "pkcs11",
+    "confluent_kafka": "kafka",
+    "nats": "nats",
 }
 _BRINGS: Final = {
     "spark": "Spark",
@@ -291,6 +293,8 @@ _BRINGS: Final = {
     "gateway": "the packages of the gateway",
     "telemetry": "the packages of OpenTelemetry",
     "pkcs11": "the package for PKCS#11 tokens",
+    "kafka": "the client of Kafka",
+    "nats": "the client of NATS",
 }
 
 

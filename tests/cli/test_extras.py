@@ -20,6 +20,8 @@ from tests.remote.world import TOPIC, served
 ROOT = Path(__file__).parents[2]
 #: What is imported under another name than it is installed by, or comes along with another package.
 INSTALLED_BY = {
+    "confluent_kafka": "confluent-kafka",
+    "nats": "nats-py",
     "opentelemetry": "opentelemetry-exporter-otlp-proto-http",
     "google": "protobuf",
     "paho": "paho-mqtt",

@@ -36,11 +36,10 @@ from sealcast.log.closing import Closing
 from sealcast.log.frontier import Frontier
 from sealcast.log.layout import (
     DEFAULT_SEGMENT_BYTES,
-    MAX_APPEND_BYTES,
-    MAX_RECORD_BYTES,
     MIN_SEGMENT_BYTES,
     RECORD,
     SEGMENT,
+    check_sizes,
     encode,
 )
 from sealcast.log.port import Record
@@ -97,11 +96,12 @@ class EmbeddedLog(Closing):
     def append(self, records: Sequence[bytes]) -> range:
         """Write the records, durably; their offsets. Raises DiskFull when they do not fit: then none was written."""
         lock, syncer = self._writable()
-        _check_sizes(records)
+        check_sizes(records)
         hashed = [(data, hashlib.sha256(data).digest()) for data in records]
         room = sum(map(len, records)) + RECORD.size * len(records)
         syncer.check()
         with lock:
+            self._check_writer()
             end = recovery.true_end(self.directory, self._frontier, syncer.lock)
             if end.mark.position + room > self._segment_bytes and end.mark.position > SEGMENT.size:
                 end = self._roll(end, syncer)
@@ -113,6 +113,9 @@ class EmbeddedLog(Closing):
                 self._frontier.write(after, end.generation)
         syncer.make_durable(End(after, end.generation))
         return range(end.mark.offset, after.offset)
+
+    def _check_writer(self) -> None:
+        """Under the append lock: Locked where this handle may not append. Here anybody may."""
 
     def _write(self, raw: bytes, end: End) -> None:
         path = path_of(self.directory, end.mark.segment)
@@ -245,17 +248,6 @@ class EmbeddedLog(Closing):
                 f"{self.directory} was opened by process {self._process}; a child process opens the log itself"
             )
         return self._reader
-
-
-def _check_sizes(records: Sequence[bytes]) -> None:
-    if not records:
-        raise Misuse("an append needs at least one record")
-    if max(map(len, records)) > MAX_RECORD_BYTES:
-        raise Misuse(f"a record has at most {MAX_RECORD_BYTES} bytes, not {max(map(len, records))}")
-    if sum(map(len, records)) > MAX_APPEND_BYTES:
-        raise Misuse(
-            f"one append takes at most {MAX_APPEND_BYTES} bytes, not {sum(map(len, records))}: append in parts"
-        )
 
 
 class FrameLog(EmbeddedLog):

@@ -19,8 +19,11 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from sealcast.errors import Misuse, NotFound
 
 MAX_RECORD_BYTES: Final = 32 << 20
 #: Of one `append`: it is written in one piece, into one segment.
@@ -93,3 +96,24 @@ def encode(mark: Mark, records: list[tuple[bytes, bytes]], time_us: int) -> tupl
         offset += 1
     raw = b"".join(parts)
     return raw, Mark(mark.segment, offset, mark.position + len(raw), time_us, chain)
+
+
+def check_sizes(records: Sequence[bytes]) -> None:
+    """Refuses what no log takes as one append."""
+    if not records:
+        raise Misuse("an append needs at least one record")
+    if max(map(len, records)) > MAX_RECORD_BYTES:
+        raise Misuse(f"a record has at most {MAX_RECORD_BYTES} bytes, not {max(map(len, records))}")
+    if sum(map(len, records)) > MAX_APPEND_BYTES:
+        raise Misuse(
+            f"one append takes at most {MAX_APPEND_BYTES} bytes, not {sum(map(len, records))}: append in parts"
+        )
+
+
+def check_span(shown: object, start: int, end: int | None, max_bytes: int | None, last: int) -> None:
+    """Refuses to read what makes no sense, or lies beyond the end of a log, which is `last`."""
+    if start < 0 or (end is not None and end < start) or (max_bytes is not None and max_bytes <= 0):
+        raise Misuse(f"cannot read from {start} to {end}, at most {max_bytes} bytes")
+    asked = max(start, end or 0)
+    if asked > last:
+        raise NotFound(f"{shown} ends at record {last}; record {asked - 1} is not there")

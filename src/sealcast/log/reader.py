@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from sealcast.errors import Corrupt, Misuse, NotFound
+from sealcast.errors import Corrupt, NotFound
 from sealcast.log import files
 from sealcast.log.frontier import Frontier
-from sealcast.log.layout import Mark
+from sealcast.log.layout import Mark, check_span
 from sealcast.log.port import Record
 from sealcast.log.segment import Segment, Step, gone, list_segments, never_used, path_of
 
@@ -147,12 +147,8 @@ class LogReader:
 
     def _check_range(self, start: int, end: int | None, max_bytes: int | None) -> Mark | None:
         """The frontier, if all that is asked for lies before it."""
-        if start < 0 or (end is not None and end < start) or (max_bytes is not None and max_bytes <= 0):
-            raise Misuse(f"cannot read from {start} to {end}, at most {max_bytes} bytes")
         frontier = self._durable()
-        last, asked = frontier.offset if frontier is not None else 0, max(start, end or 0)
-        if asked > last:
-            raise NotFound(f"{self._directory} ends at record {last}; record {asked - 1} is not there")
+        check_span(self._directory, start, end, max_bytes, frontier.offset if frontier is not None else 0)
         return frontier
 
     def _kept(self, offset: int, frontier: Mark) -> list[int]:

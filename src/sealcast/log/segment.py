@@ -265,9 +265,9 @@ def note(directory: Path, mark: Mark) -> None:
         return
 
 
-def gone(directory: Path, offset: int, first: int) -> NotFound:
+def gone(shown: object, offset: int, first: int) -> NotFound:
     """The error for a record that retention has removed."""
     return NotFound(
-        f"{directory}: record {offset} is no longer kept; the first available is {first}",
+        f"{shown}: record {offset} is no longer kept; the first available is {first}",
         hint=f"read from {first}, or keep records longer",
     )

@@ -1,0 +1,227 @@
+"""A partition of a topic of Kafka: reading from a position on, appending, appending as the only writer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from sealcast.errors import Corrupt, Locked, Misuse, SealcastError, Unavailable
+from sealcast.log.carriers import PATIENCE_S, Stored
+from sealcast.log.closing import Closing
+from sealcast.primitives.secrets import Unpicklable
+
+if TYPE_CHECKING:
+    from sealcast.log.kafka import KafkaCarrier
+
+_HEADER: Final = "sealcast"
+#: Messages that are taken out of librdkafka's queue at a time.
+_AT_ONCE: Final = 1_024
+_POLL_S: Final = 0.5
+_FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+_NOT_THERE: Final = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})
+
+
+class KafkaPartition(Closing, Unpicklable):
+    """A partition of a topic of Kafka (`carriers.CarrierPartition`)."""
+
+    def __init__(self, carrier: KafkaCarrier, name: str, number: int) -> None:
+        self._carrier, self._name, self._number = carrier, name, number
+        self._guard = threading.RLock()
+        self._consumer: Consumer | None = None
+        #: The position that the consumer gives next; None while it gives nothing.
+        self._next: int | None = None
+        self._alone: Producer | None = None
+
+    @property
+    def shown(self) -> str:
+        return f"{self._carrier.shown}/{self._name}/{self._number}"
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def bounds(self) -> tuple[int, int]:
+        end = time.monotonic() + self._carrier.patience_s
+        with self._guard:
+            while True:
+                try:
+                    asker = self._carrier.asker()
+                    first, past = asker.get_watermark_offsets(self._place(), timeout=self._left(end), cached=False)
+                    return first, past
+                except KafkaException as error:
+                    self._wait(error, end)
+
+    def fetch(self, start: int, end: int) -> Iterator[Stored]:
+        position = start
+        while position < end:
+            got, done = self._some(position, end)
+            for message in got:
+                stored = _stored(message)
+                if stored.position >= end:
+                    return
+                if stored.position >= position:  # compressed batches begin earlier
+                    position = stored.position + 1
+                    yield stored
+            if done:
+                return
+
+    def _some(self, position: int, end: int) -> tuple[list[Message], bool]:
+        """The next messages from a position on; and whether there is nothing more before the end."""
+        patience = time.monotonic() + self._carrier.patience_s
+        with self._guard:
+            reader = self._reader()
+            if self._next != position:
+                reader.assign([self._place(position)])
+            self._next = None  # until it is known again: whatever is raised here
+            while time.monotonic() < patience:
+                got, passed = list[Message](), position
+                for message in reader.consume(min(_AT_ONCE, end - position), _POLL_S):
+                    error = message.error()
+                    if error is None:
+                        got.append(message)
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        # Where the partition ended when it was reached. Records may have come since: then more follow.
+                        passed = max(passed, message.offset() or 0)
+                    else:
+                        self._wait(KafkaException(error), patience)
+                        reader.assign([self._place(position)])
+                        got, passed = [], position
+                        break
+                if got:
+                    self._next = max(passed, _position(got[-1]) + 1)
+                    return got, self._next >= end
+                if passed >= end:
+                    self._next = passed
+                    return [], True
+        raise Unavailable(f"{self.shown} gives no records from position {position} on", hint="is Kafka reachable?")
+
+    def _reader(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = self._carrier.consumer()
+        return self._consumer
+
+    def _place(self, position: int | None = None) -> TopicPartition:
+        if position is None:
+            return TopicPartition(self._name, self._number)
+        return TopicPartition(self._name, self._number, position)
+
+    def _wait(self, error: KafkaException, end: float) -> None:
+        """Before it is tried again; our error when that makes no sense, or for too long already."""
+        found: KafkaError = error.args[0]
+        if found.code() in _NOT_THERE:
+            raise Corrupt(f"{self.shown} has no record where it had one", hint="retention or a lost replica removed it")
+        trouble = self._carrier.trouble(error, self._name)
+        if isinstance(trouble, Misuse) or time.monotonic() >= end:
+            raise trouble from None
+        time.sleep(0.1)
+
+    def _left(self, end: float, most: float = PATIENCE_S) -> float:
+        return min(most, max(0.05, end - time.monotonic()))
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def append(self, records: Sequence[tuple[bytes, bytes]]) -> list[int]:
+        return self._produce(self._carrier.shared_producer(), records)
+
+    def become_writer(self) -> None:
+        with self._guard:
+            self._alone = None
+            name = f"sealcast/{self._name}/{self._number}"
+            timeout = int(1000 * self._carrier.patience_s)
+            producer = self._carrier.producer(
+                **{"transactional.id": name, "transaction.timeout.ms": max(timeout, 1_000)}
+            )
+            try:
+                producer.init_transactions(self._carrier.patience_s)
+            except KafkaException as error:
+                raise self._carrier.trouble(error, self._name) from None
+            self._alone = producer
+
+    def append_alone(self, records: Sequence[tuple[bytes, bytes]]) -> list[int]:
+        with self._guard:
+            if self._alone is None:
+                raise Locked(f"{self.shown} has another writer, or none")
+            try:
+                self._alone.begin_transaction()
+                positions = self._produce(self._alone, records)
+                self._alone.commit_transaction(self._carrier.patience_s)
+                self._await(positions[-1] + 1)
+            except KafkaException as error:
+                self._alone = None
+                if error.args[0].code() in _FENCED:
+                    raise Locked(f"{self.shown} has another writer since: nothing was appended") from None
+                raise self._carrier.trouble(error, self._name) from None
+            except BaseException:
+                self._alone = None
+                raise
+            return positions
+
+    def _await(self, past: int) -> None:
+        """Kafka acknowledges a commit before it shows it to readers: its marks are written a moment later."""
+        end = time.monotonic() + self._carrier.patience_s
+        while self.bounds()[1] <= past - 1:
+            if time.monotonic() >= end:
+                raise Unavailable(f"{self.shown} does not show what was committed", hint="is Kafka overloaded?")
+            time.sleep(0.002)
+
+    def _produce(self, producer: Producer, records: Sequence[tuple[bytes, bytes]]) -> list[int]:
+        positions, failed = dict[int, int](), list[KafkaError]()
+
+        def told(at: int, error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                failed.append(error)
+            else:
+                positions[at] = _position(message)
+
+        for at, (head, data) in enumerate(records):
+            while True:
+                try:
+                    producer.produce(
+                        self._name,
+                        data,
+                        partition=self._number,
+                        headers=[(_HEADER, head)],
+                        on_delivery=partial(told, at),
+                    )
+                    break
+                except BufferError:
+                    producer.poll(_POLL_S)
+                except KafkaException as error:
+                    raise self._refused(error) from None
+        while len(positions) + len(failed) < len(records):
+            producer.poll(_POLL_S)
+        if failed:
+            raise self._refused(KafkaException(failed[0]))
+        return [positions[at] for at in range(len(records))]
+
+    def _refused(self, error: KafkaException) -> SealcastError:
+        if error.args[0].code() in _FENCED:
+            return Locked(f"{self.shown} has another writer since: nothing was appended")
+        return self._carrier.trouble(error, self._name)
+
+    def drop(self, before: int) -> None:
+        place = self._place(before)
+        try:
+            self._carrier.admin().delete_records([place], request_timeout=self._carrier.patience_s)[place].result()
+        except KafkaException as error:
+            raise self._carrier.trouble(error, self._name) from None
+
+    def close(self) -> None:
+        with self._guard:
+            consumer, self._consumer, self._next, self._alone = self._consumer, None, None, None
+        if consumer is not None and self._carrier.is_here():
+            consumer.close()
+
+
+def _position(message: Message) -> int:
+    return message.offset() or 0
+
+
+def _stored(message: Message) -> Stored:
+    headers = message.headers()
+    pairs = headers if isinstance(headers, list) else ()
+    head = next((value for name, value in pairs if name == _HEADER), b"")
+    return Stored(_position(message), head if isinstance(head, bytes) else b"", message.value() or b"")
