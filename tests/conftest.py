@@ -54,6 +54,8 @@ HEAVY = (
     "examples/",
     "cli/",
     "clients/test_credentials.py",
+    "clients/test_group_soak.py",
+    "clients/test_groups.py",
     "clients/test_layered_clients.py",
     "clients/test_publisher.py",
     "filters/test_index.py",

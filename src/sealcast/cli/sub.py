@@ -50,6 +50,12 @@ FormatOption = Annotated[
         help="A line of text instead of JSON: '{publisher} {attributes[symbol]} {payload}'. A wrong name lists all.",
     ),
 ]
+GroupOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Share the events with all who name this group; each publisher's go to one at a time."
+    ),
+]
 ToOption = Annotated[
     str | None, typer.Option(metavar="TIME", help="Only what was delivered before this time; the cursor stays.")
 ]
@@ -81,6 +87,7 @@ def sub(
     skip: SkipOption = False,
     spacing: SpacingOption = None,
     format: FormatOption = None,
+    group: GroupOption = None,
     traces: TracesTo = None,
 ) -> None:
     """Open the events a subscriber gets, one JSON object a line, from its durable cursor on.
@@ -90,12 +97,16 @@ def sub(
     are written, and not printed again. With --json: one document {"events": [...]}.
 
     --from leaves the cursor where it is. Its times are when an event was delivered, not when it was published.
+
+    A mailbox has one reading process, unless all of them name a --group. A group has a place of its own: --from says
+    where a new one begins. What a member got and did not acknowledge goes to another one when it ends.
     """
     from sealcast.cli.subscription import warn_of_suspensions
     from sealcast.clients.realm import side_of
     from sealcast.clients.subscriber import Subscriber
 
     _refuse_contradictions(follow, to, spacing, format)
+    _refuse_in_groups(group, to, spacing, ack)
     start = None if from_ is None else since(from_) or from_
     until = None if to is None else microseconds(to, "--to")
     ack = ack and to is None  # a look at the past is no reason to skip what lies before it
@@ -115,7 +126,16 @@ def sub(
         side_of(here, topic).key_asker(here, topic, as_) as ask,
         traces_to(traces) as traced,
         Subscriber(
-            here, topic, as_, from_=start, until_us=until, unopenable=skipped, ask=ask, traces=traced
+            here,
+            topic,
+            as_,
+            from_=start,
+            until_us=until,
+            unopenable=skipped,
+            ask=ask,
+            traces=traced,
+            group=group,
+            peek=not ack,
         ) as subscriber,
     ):
         if subscriber.trouble is not None:
@@ -163,6 +183,11 @@ def _refuse_contradictions(follow: bool, to: str | None, spacing: str | None, fo
         raise typer.BadParameter("spacing is for a stream: add --follow")
     if talk.given.json and format is not None:
         raise typer.BadParameter("--json prints a document, --format lines of text: give one of them")
+
+
+def _refuse_in_groups(group: str | None, to: str | None, spacing: str | None, ack: bool) -> None:
+    if group is not None and (to is not None or spacing is not None or not ack):
+        raise typer.BadParameter("--group is for work that is done once: leave --to, --spacing and --no-ack away")
 
 
 def _writer(here: Realm, topic: str, format: str | None) -> Write:

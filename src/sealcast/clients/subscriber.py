@@ -3,6 +3,7 @@
     poll() or iteration         events, in order; the cursor stays
     poll_arrow(), to_arrow()    the same, in columns
     ack()                       everything handed out so far is done with: durable, and never handed out again
+    group=NAME                  several processes share the mailbox: each event goes to one of them (`group.py`)
 
 Between the two a crash means that events are handed out once more after a restart, never that one is lost. What is
 handed out was opened and verified: the publisher's signature, for this topic, over this event. How it is opened is the
@@ -30,10 +31,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from sealcast.clients.group import IDLE_TURN_S, GroupMember
 from sealcast.errors import CannotOpen, Misuse, Poisoned, Rejected, SealcastError, Unavailable
 from sealcast.log.closing import Closing
 from sealcast.log.had import Had
 from sealcast.log.mailbox import Part
+from sealcast.log.reading import ReadingClaim
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.opened import OpenedBatch, OpenedPart
@@ -86,10 +89,16 @@ class Subscriber(Closing, Unpicklable):
         ask: Ask | None = None,
         broker: str | None = None,
         traces: Traces | None = None,
+        group: str | None = None,
+        peek: bool = False,
     ) -> None:
         """Starts at the durable cursor, or at `from_` (see `log.mailbox`), which leaves the cursor where it is. Ends
         before what was committed at `until_us` or later. With a `broker` that is not its home it moves there, and goes
         on where it was.
+
+        Processes that name the same `group` share the mailbox, each with a part of the publishers. The group goes on
+        where it is; `from_` says where a new one begins. Without a group, a mailbox has one reading process at a time:
+        Locked names it. With `peek` it looks on from the cursor, whoever else reads, and does not acknowledge.
 
         An event that does not open stops the reader with CannotOpen, unless `unopenable` takes the report of it. One
         that never will, by its publisher's doing, is passed over in any case. Keys that come with events take at most
@@ -116,6 +125,11 @@ class Subscriber(Closing, Unpicklable):
         self._misrouted: deque[OpenedEvent] = deque(maxlen=MISROUTED_KEPT)
         if from_ is not None:
             self._inbox.mail.locate(_place_named(from_))
+        self._peeks, self._claims = peek, from_ is None and not peek
+        self._claim: ReadingClaim | None = None
+        self._group: GroupMember | None = None
+        if group is not None:
+            self._group = self._joined(group, new=from_ is not None)
         #: What must not be handed out again: what was acknowledged, unless that is asked for, and what came since.
         self._had = self._inbox.mail.had() if from_ is None else Had()
         #: What came since, and was not acknowledged: up to places that somebody may acknowledge, and after them.
@@ -171,6 +185,15 @@ class Subscriber(Closing, Unpicklable):
 
     def ack(self, upto: Place | None = None) -> None:
         """Durably done with everything that was handed out so far, or up to what was `handed_out` before."""
+        if self._peeks:
+            raise Misuse("whoever peeks does not acknowledge", hint="read without peek=True")
+        if self._group is not None:
+            if upto is not None:
+                raise Misuse("a member of a group acknowledges all that it was handed: leave `upto` away")
+            self._group.acknowledge()
+            self._report()
+            return
+        self._claimed()
         done, left = Had(), list[tuple[Place, Had]]()
         for place, had in [*self._marks, ({}, self._new)] if upto is None else self._marks:
             if upto is None or all(key in upto and cursor <= upto[key] for key, cursor in place.items()):
@@ -196,6 +219,10 @@ class Subscriber(Closing, Unpicklable):
         return self._inbox.trouble
 
     def close(self) -> None:
+        if self._group is not None:
+            self._group.close()
+        if self._claim is not None:
+            self._claim.close()
         self._inbox.close()
 
     # --- inside -------------------------------------------------------------------------------------
@@ -230,15 +257,21 @@ class Subscriber(Closing, Unpicklable):
         deadline = time.monotonic() + timeout
         while True:
             self._inbox.look(self._current())
-            taken = self._take(max_events)
+            if self._claims:
+                self._claimed()
+            if self._group is not None:
+                self._group.turn()
+            taken = self._take(max_events) if self._group is None or self._group else []
             left = deadline - time.monotonic()
             if taken or left <= 0:
                 return taken
-            self._inbox.mail.wait(left)
+            # Whoever takes part in a group looks up now and then: a share may have come to it.
+            self._inbox.mail.wait(left if self._group is None else min(left, IDLE_TURN_S))
 
     def _take(self, max_events: int) -> list[OpenedBatch]:
         taken, events, size = list[OpenedBatch](), 0, 0
-        for found in self._inbox.mail.parts():
+        for whole in self._inbox.mail.parts():
+            found = whole if self._group is None else self._group.own(whole)
             part, done = found.part, 0
             if self._until_us is not None and part.committed_us >= self._until_us:
                 break
@@ -248,7 +281,7 @@ class Subscriber(Closing, Unpicklable):
                 some = found.cut(done, part.reach(done, max_events - events, BYTES_PER_POLL))
                 opened, passed, error = self._opened(some, stops=self._unopenable is None)
                 opened = self._new_ones(opened, part.late)
-                self._inbox.mail.passed_part(some, passed)
+                self._passed(some, passed)
                 if len(opened):
                     taken.append(opened)
                 if error is not None and not taken:
@@ -256,7 +289,27 @@ class Subscriber(Closing, Unpicklable):
                 if error is not None:
                     return taken  # hand out what is good; the next poll says what is wrong with this one
                 events, size, done = events + len(opened), size + opened.nbytes, done + passed
+            self._passed(whole, len(whole.part))
         return taken
+
+    def _passed(self, found: FoundPart[Any], rows: int) -> None:
+        """Done with the first rows of a part."""
+        self._inbox.mail.passed_part(found, rows)
+        if self._group is not None and rows:
+            self._group.passed(found.stay, found.part.after(rows))
+
+    def _claimed(self) -> None:
+        """Nobody else moves this cursor, as long as this is open: Locked otherwise."""
+        if self._claim is None and self._group is None:
+            self._claim = ReadingClaim(self._claim_file(), shared=False)
+
+    def _claim_file(self) -> Path:
+        return self.realm.paths.topic(self.topic).cursors / f"{self.name}.reading"
+
+    def _joined(self, group: str, *, new: bool) -> GroupMember:
+        self._claims, self._claim = False, ReadingClaim(self._claim_file(), shared=True)
+        signer = self.realm.identity(self.name).signer
+        return GroupMember(self.realm, self.topic, self.name, group, self._inbox.mail, signer, new=new)
 
     def _opened(self, found: FoundPart[Any], *, stops: bool) -> tuple[OpenedBatch, int, CannotOpen | None]:
         """Opens the first deliveries of a part: the events that a reader hands out, how many deliveries it is done
@@ -292,8 +345,11 @@ class Subscriber(Closing, Unpicklable):
         remembers: then its broker's word counts."""
         admitted = list[bool]()
         for first, numbers in opened.frames():
-            fresh = self._had.admit(first, numbers, late=late)
-            self._new.add_all(first, numbers if all(fresh) else list(compress(numbers, fresh)))
+            if self._group is not None:
+                fresh = self._group.admit(first, numbers, late=late)
+            else:
+                fresh = self._had.admit(first, numbers, late=late)
+                self._new.add_all(first, numbers if all(fresh) else list(compress(numbers, fresh)))
             admitted += fresh
         repeated = admitted.count(False)
         self.dropped.repeated += repeated

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from sealcast.control.database import ServiceDatabase
 from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log.closing import Closing
+from sealcast.log.database import ServiceDatabase
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.invitations import InvitationKeys

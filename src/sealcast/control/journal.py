@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sealcast.control.database import ServiceDatabase
 from sealcast.errors import Corrupt
 from sealcast.log import files
+from sealcast.log.database import ServiceDatabase
 
 FORMAT: Final = 1
 MAX_ANSWERED: Final = 65_536

@@ -5,6 +5,7 @@
     a piece                whom it concerns: by slot, by name on a layered topic, by reader for a replay; brokers
     notes on replays       nobody: they name other readers and what they asked for
     posts, a cursor, notes on suspension     their own subject
+    a consumer group       its reader, where the realm is
     a control topic        posting: whoever knows its 128 bits; reading and dropping: who made it
     frames to be forwarded brokers, of their own block; how far they came: brokers that serve the topic
     a broker's things      from the gateway of the machine that they are on, and from no other

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sealcast.gateway import control, frames, health, joining, mail, registry, reports, streams
+from sealcast.gateway import control, frames, groups, health, joining, mail, registry, reports, streams
 from sealcast.gateway.access import HOPS, MAIL, REPLAYS
 from sealcast.gateway.asked import Answer, ApiCall
 from sealcast.gateway.limits import (
@@ -20,7 +20,9 @@ from sealcast.gateway.limits import (
     SMALL_BODY,
 )
 from sealcast.gateway.mail import LEDGER, RESEALS
-from sealcast.gateway.shapes import BodyShape, Bytes, ListOf, Map, MapOf, Parameter, RowShape, Text, Whole
+from sealcast.gateway.shapes import BodyShape, Bytes, Flag, ListOf, Map, MapOf, Parameter, RowShape, Text, Whole
+from sealcast.log import groups as kept_groups
+from sealcast.log.group_statement import MAX_STATEMENT_BYTES, SHARES
 from sealcast.trust.heads import CHAIN_BYTES
 from sealcast.trust.invitations import MAX_ANSWER_BYTES, MAX_REQUEST_BYTES
 from sealcast.wire.limits import MAX_ENVELOPE_BYTES, MAX_FRAME_BYTES, MAX_POST_BYTES
@@ -41,6 +43,7 @@ SEGMENTS: Final[dict[str, str]] = {
     "which": f"({LEDGER}|{RESEALS})",
     "name": r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}",
     "id": r"[0-9a-f]{32}",
+    "member": r"[0-9a-f]{16}",
 }
 
 
@@ -83,6 +86,29 @@ _OFFSETS: Final = Map({"offsets": ListOf(_N), "receipt": Bytes(64, 64)})
 _CURSOR: Final = Map(
     {"cursor": ListOf(_N, 3, 3), "tag": Bytes(0, 64), "signature": Bytes(64, 64)},
 )
+
+_SHARE: Final = Whole(0, SHARES - 1)
+_ACK: Final[dict[str, BodyShape]] = {
+    "statement": Bytes(1, MAX_STATEMENT_BYTES), "signature": Bytes(64, 64),
+    "events": Bytes(2, kept_groups.MAX_HAD_BYTES),
+    "shares": ListOf(
+        RowShape(("number", "fence", "had"), (_SHARE, _N, Bytes(2, kept_groups.MAX_HAD_BYTES))), 1, SHARES
+    ),
+}  # fmt: skip
+_MEMBER: Final = Text(16, SEGMENTS["member"])
+_OWNED: Final = ListOf(RowShape(("number", "fence"), (_SHARE, _N)), most=SHARES)
+_TURN: Final = Map(
+    {
+        "mine": _OWNED,
+        "new": ListOf(
+            RowShape(("number", "fence", "statement", "signature", "had"), (_SHARE, _N, Bytes(), Bytes(), Bytes()))
+        ),
+        "give": ListOf(_SHARE, most=SHARES),
+        "low": ListOf(RowShape(("broker", "first", "record", "piece", "rank"), (Text(64), _N, _N, _N, _N))),
+        "members": _N,
+    }
+)
+_GROUP: Final = "/v1/topics/{topic}/groups/{name}"
 
 _FROM: Final = Parameter("from", Whole(), "The first offset that is wanted.", 0)
 _MAX_BYTES: Final = Parameter(
@@ -162,6 +188,29 @@ ENDPOINTS: Final[tuple[ApiRoute, ...]] = (
         "Reports how far the caller has read, signed by it.",
         query=(Parameter("part", Text(8, f"({MAIL}|{HOPS})"), "Which ledger.", MAIL),),
         body=_CURSOR, media_type=None, refusals=(422, 507),
+    ),
+    ApiRoute(
+        "PUT", _GROUP, groups.begin, "group-begin",
+        "Makes a consumer group of the caller's, unless there is one. The statement says where it begins, signed.",
+        body=Map(_ACK), max_body=LARGE_BODY, gives=Map({"made": Flag()}), refusals=(422, 507),
+    ),
+    ApiRoute(
+        "POST", f"{_GROUP}/turns", groups.turn, "group-turn",
+        "A member is there, and gives back the shares of `done`. Which shares are its own, where those begin that it"
+        " did not know, which others wait for, and how far all of them are.",
+        body=Map({"member": _MEMBER, "about": Text(128), "known": _OWNED, "done": ListOf(_SHARE, most=SHARES)}),
+        gives=_TURN, refusals=(507,),
+    ),
+    ApiRoute(
+        "POST", f"{_GROUP}/acks", groups.acknowledge, "group-ack",
+        "Acknowledges what a member was handed of its shares: all of them or none. `lost` are those that went to other"
+        " members, and then nothing was done.",
+        body=Map({"member": _MEMBER, **_ACK}), max_body=LARGE_BODY, gives=Map({"lost": ListOf(_SHARE, most=SHARES)}),
+        refusals=(422, 507),
+    ),
+    ApiRoute(
+        "DELETE", f"{_GROUP}/members/{{member}}", groups.leave, "group-leave", "Frees a member's shares at once.",
+        media_type=None, refusals=(507,),
     ),
     ApiRoute(
         "GET", f"{_AT}/suspended", mail.notes, "suspended",

@@ -82,6 +82,18 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Flag:
+    """True or false."""
+
+    def refuse(self, value: object, where: str) -> None:
+        if not isinstance(value, bool):
+            raise _wrong(where, "true or false")
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "boolean"}
+
+
+@dataclass(frozen=True, slots=True)
 class ListOf:
     """Any number of one shape."""
 

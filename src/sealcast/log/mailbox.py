@@ -291,17 +291,22 @@ class Mailbox(Generic[P]):
 
     def cursor(self) -> Cursor:
         """The durable cursor, checked against the ledger."""
-        saved, end = self._file.load(), self.reader.end()
-        cursor = saved.cursor
+        saved = self._file.load()
+        self.hold_to(saved.cursor, saved.tag, str(self._file.path))
+        return saved.cursor
+
+    def hold_to(self, cursor: Cursor, tag: bytes, where: str) -> None:
+        """Corrupt unless the ledger is the one that a place was kept of, with the tag before it; `where` names whoever
+        kept it."""
+        end = self.reader.end()
         if cursor.entry > end or (cursor.entry == end and cursor > Cursor(end)):
             raise Corrupt(
-                f"{self._file.path} stands at record {cursor.entry} of the ledger, which has only {end}: "
+                f"{where} stands at record {cursor.entry} of the ledger, which has only {end}: "
                 "its newest records were removed",
                 hint="restore the ledger from a copy",
             )
-        if self._tag_before(cursor) != saved.tag:
-            raise Corrupt(f"{self._file.path}: the ledger is not the one that this cursor was saved with")
-        return cursor
+        if self.tag_before(cursor) != tag:
+            raise Corrupt(f"{where}: the ledger is not the one that this cursor was saved with")
 
     def acknowledge(self, delivery: Delivery[P]) -> bool:
         """Durably: this delivery and all before it are done with. False when they were already: it never goes back."""
@@ -316,7 +321,7 @@ class Mailbox(Generic[P]):
             before = self._file.load()
             before.had.take(had or Had())
             newest = max((each for each in (before.head, head) if each is not None), default=None)
-            saved = Saved(cursor, self._tag_before(cursor), before.had, newest)
+            saved = Saved(cursor, self.tag_before(cursor), before.had, newest)
             self._file.save(saved)
         if self._told is not None:
             self._told(saved)
@@ -330,7 +335,8 @@ class Mailbox(Generic[P]):
         """All that is remembered of what was acknowledged here."""
         return self._file.load().had
 
-    def _tag_before(self, cursor: Cursor) -> bytes:
+    def tag_before(self, cursor: Cursor) -> bytes:
+        """Of the record before a place."""
         return self.reader.record(cursor.entry - 1).tag if cursor.entry else GENESIS
 
     # --- where to start --------------------------------------------------------------------------

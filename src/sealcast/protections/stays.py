@@ -70,6 +70,10 @@ class FoundPart(Generic[P]):
         """Some that follow each other."""
         return FoundPart(self.number, self.stay, self.part.cut(start, end))
 
+    def only(self, rows: Sequence[int]) -> FoundPart[P]:
+        """Those in these rows, in their order."""
+        return FoundPart(self.number, self.stay, self.part.only(rows))
+
     def deliveries(self) -> Iterator[Found[P]]:
         return (Found(self.number, self.stay, delivery) for delivery in self.part.deliveries())
 
@@ -129,10 +133,20 @@ class Stays(Closing, Generic[P]):
 
     def parts(self) -> Iterator[FoundPart[P]]:
         """`deliveries`, as many together as follow each other in one piece."""
+        return self._walk(self.places())
+
+    def places(self) -> Place:
+        """Where each stay is read on."""
         for stay in self._readable():
-            if _key(stay) not in self._next:
-                self._next[_key(stay)] = self._begin(stay, again=self._again)
-        return self._walk(self._next)
+            if stay_key(stay) not in self._next:
+                self._next[stay_key(stay)] = self._begin(stay, again=self._again)
+        return self._next
+
+    def resume(self, places: Place) -> None:
+        """Reads on from these places, and a stay that is not among them from its beginning. The durable cursor stays:
+        for readers that keep their place themselves."""
+        self._next = {stay_key(stay): places.get(stay_key(stay), Cursor(stay.first)) for stay in self._readable()}
+        self._again = True
 
     def wait(self, seconds: float) -> None:
         """Returns when there may be more deliveries, and in any case when the time is over."""
@@ -151,7 +165,7 @@ class Stays(Closing, Generic[P]):
             self._pass(found.stay, found.part.after(rows))
 
     def _pass(self, stay: Stay, place: Cursor) -> None:
-        self._next[_key(stay)] = self._done[_key(stay)] = place
+        self._next[stay_key(stay)] = self._done[stay_key(stay)] = place
 
     def locate(self, text: str) -> None:
         """Goes to the place that `--from` names (`log.mailbox`): a number and `start` count over all stays, the others
@@ -161,8 +175,8 @@ class Stays(Closing, Generic[P]):
             self._at_ordinal(0 if text == "start" else int(text))
             return
         place = self.mailbox(stays[-1].broker).locate(text)
-        self._next = {_key(stay): self._end(stay) for stay in stays[:-1]}
-        self._next[_key(stays[-1])] = place
+        self._next = {stay_key(stay): self._end(stay) for stay in stays[:-1]}
+        self._next[stay_key(stays[-1])] = place
 
     def between(self, first: int, end: int) -> Iterator[FoundPart[P]]:
         """What records `first` to before `end` hold, where there is one ledger (`only`)."""
@@ -174,7 +188,7 @@ class Stays(Closing, Generic[P]):
         stays = self._readable()
         if len(stays) == 1:
             return self.mailbox(stays[0].broker).lag()
-        return sum(len(each.part) for each in self._walk({_key(s): self._begin(s, again=False) for s in stays}))
+        return sum(len(each.part) for each in self._walk({stay_key(s): self._begin(s, again=False) for s in stays}))
 
     # --- what is done with --------------------------------------------------------------------------
 
@@ -213,7 +227,7 @@ class Stays(Closing, Generic[P]):
         """Durably done with everything that was handed out so far, or up to what was `handed_out` before; these events
         were had, and the registry had come to this head."""
         done, stays = dict(self._done if upto is None else upto), self._readable()
-        last = max((number for number, stay in enumerate(stays) if _key(stay) in done), default=0)
+        last = max((number for number, stay in enumerate(stays) if stay_key(stay) in done), default=0)
         for stay in stays[:last]:
             # Whatever was there, it was read before what follows it.
             if stay.until is not None and not self._is_done_with(stay):
@@ -260,7 +274,7 @@ class Stays(Closing, Generic[P]):
 
     def _stream(self, number: int, stays: Sequence[Stay], places: Place) -> Iterator[FoundPart[P]]:
         stay = stays[number]
-        for part in self.mailbox(stay.broker).parts(places[_key(stay)], stay.until):
+        for part in self.mailbox(stay.broker).parts(places[stay_key(stay)], stay.until):
             if stay.overlaps:
                 before, ids = self._before(number, stays), _identities(part)
                 part = part.only([row for row, each in enumerate(ids) if each not in before])
@@ -280,7 +294,7 @@ class Stays(Closing, Generic[P]):
                 yield part.cut(start, end)
 
     def _before(self, number: int, stays: Sequence[Stay]) -> frozenset[_Identity]:
-        key = _key(stays[number])
+        key = stay_key(stays[number])
         if key not in self._had:
             found = set[_Identity]()
             for stay, first in zip(stays, stays[number].overlaps, strict=False):
@@ -298,7 +312,7 @@ class Stays(Closing, Generic[P]):
     def _at_ordinal(self, ordinal: int) -> None:
         self._next, left = {}, ordinal
         for found in islice(self.deliveries(), ordinal):
-            self._next[_key(found.stay)] = found.delivery.after
+            self._next[stay_key(found.stay)] = found.delivery.after
             left -= 1
         if left:
             raise NotFound(f"the mailbox has {ordinal - left} deliveries so far, fewer than {ordinal}")
@@ -311,7 +325,7 @@ def no_subscription(topic: str, subscriber: str) -> NoReturn:
     )
 
 
-def _key(stay: Stay) -> StayKey:
+def stay_key(stay: Stay) -> StayKey:
     return stay.broker, stay.first
 
 

@@ -27,6 +27,7 @@ from sealcast.transports.control import RemotePlane, RemotePosts
 from sealcast.transports.cursors import CursorReports
 from sealcast.transports.forwarding import RemoteForwarded
 from sealcast.transports.frames import RemoteLaneLog
+from sealcast.transports.groups import RemoteGroup
 from sealcast.transports.https import Connection, Ways, path_of
 from sealcast.transports.journals import RemoteJournal
 from sealcast.transports.problems import GatewayRefused, GatewayUnreachable, MirrorBehind, strange
@@ -167,6 +168,9 @@ class GatewaySite:
         me, about = self._member, state.topic(topic)
         signer = me.identity().signer
         return CursorReports(self.connection, self._mark.id, about.id, topic, broker, part, me.name, signer)
+
+    def group(self, topic: str, reader: str, name: str) -> RemoteGroup:
+        return RemoteGroup(self.of(reader).connection, topic, name)
 
     # --- who asks, and who answers ------------------------------------------------------------------
 

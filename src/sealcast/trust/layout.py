@@ -14,7 +14,7 @@ REALM/
   NAME.head              beside a key file: the newest version of the registry seen   its owner alone
   NAME.layers/           beside a key file: its agreement keys for layered topics     its owner alone
   NAME.receiving/        beside a broker's key file: by which it is handed topics' keys  that broker alone
-  topics/TOPIC/          frames/P, pieces, ledger, cursors, tables, checkpoint        sealed bytes
+  topics/TOPIC/          frames/P, pieces, ledger, cursors, groups, tables, checkpoint sealed bytes
                          equivocations/, failing-STEP.json                            signed headers; why a step fails
                          of a layered one also hops/, filters/                        bytes that its broker cannot read
   brokers/NAME/          another broker's topics/TOPIC/; every broker's revocations/, knowledge
@@ -63,6 +63,8 @@ class TopicPaths:
     pieces = Below("pieces")
     ledger = Below("ledger")
     cursors = Below("cursors")
+    #: What members of consumer groups share.
+    groups = Below("groups")
     checkpoint = Below("checkpoint")
     #: Snapshots of the subscription table, by version: made from the registry, and made again when missing.
     tables = Below("tables")
@@ -85,6 +87,10 @@ class TopicPaths:
 
     def frames(self, partition: int) -> Path:
         return self.frames_root / str(partition)
+
+    def group(self, reader: str, name: str) -> Path:
+        """The state of a consumer group."""
+        return self.groups / reader / f"{name}.sqlite"
 
     @property
     def hops(self) -> TopicPaths:

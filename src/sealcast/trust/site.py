@@ -18,6 +18,7 @@ from sealcast.log import suspended
 from sealcast.log.control_topics import ControlPlane, ServingPlane
 from sealcast.log.cursor import Saved
 from sealcast.log.forwarded import BrokerTopic, ForwardedLog
+from sealcast.log.groups import Group, GroupFile
 from sealcast.log.journal import DirectoryJournal, Journal, JournalPart
 from sealcast.log.lane_log import LaneLog, LocalLaneLog
 from sealcast.log.post_log import PostLog
@@ -117,6 +118,9 @@ class Site(Protocol):
     def told(self, state: RealmState, topic: str, broker: str, part: JournalPart = "") -> Told | None:
         """Hears when a reader's own cursor has moved; None where everybody sees the cursor itself."""
 
+    def group(self, topic: str, reader: str, name: str) -> Group:
+        """A consumer group of one reader."""
+
 
 class LocalSite:
     """A realm in a directory of this machine."""
@@ -168,6 +172,9 @@ class LocalSite:
 
     def told(self, state: RealmState, topic: str, broker: str, part: JournalPart = "") -> Told | None:
         return None
+
+    def group(self, topic: str, reader: str, name: str) -> GroupFile:
+        return GroupFile(self._paths.topic(topic).group(reader, name))
 
 
 class RealmSite:
@@ -237,6 +244,9 @@ class RealmSite:
 
     def told(self, state: RealmState, topic: str, broker: str, part: JournalPart = "") -> Told | None:
         return self.at(broker).told(state, topic, broker, part)
+
+    def group(self, topic: str, reader: str, name: str) -> Group:
+        return self.base.group(topic, reader, name)
 
 
 class Elsewhere(NamedTuple):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from sealcast.control.database import ServiceDatabase
+from sealcast.log.database import ServiceDatabase
 
 #: Challenges missed in a row, late or by a wrong answer, after which no more tokens are given.
 MAX_MISSED: Final = 3

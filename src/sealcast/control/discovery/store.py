@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from sealcast.control.database import ServiceDatabase
+from sealcast.log.database import ServiceDatabase
 
 FORMAT: Final = 1
 _SCHEMA: Final = """
