@@ -7,7 +7,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 WARM := .venv/.warm
 
-.PHONY: help setup demo check test postgres install-postgres mosquitto install-mosquitto mqtt-plugin softhsm install-softhsm kafka install-maven lint bench soak fuzz audit clean
+.PHONY: help setup demo check test postgres install-postgres mosquitto install-mosquitto chromium install-chromium mqtt-plugin softhsm install-softhsm kafka install-maven lint bench soak fuzz audit clean
 .DEFAULT_GOAL := help
 
 help:
@@ -58,7 +58,7 @@ light: $(READY)
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not soak and not heavy"
 
-test: say-how-long postgres mosquitto softhsm kafka $(READY)
+test: say-how-long postgres mosquitto softhsm kafka chromium $(READY)
 	@$(MAKE) --no-print-directory -j 2 lint $(WARM)
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
@@ -121,6 +121,15 @@ install-maven:
 	  echo "this needs Maven: apt-get install --no-install-recommends maven (as root), or mvn on PATH" >&2; exit 1; }
 	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends maven >/dev/null
 
+# The tests of the console look at its pages in a real browser.
+chromium:
+	@command -v chromium >/dev/null || $(MAKE) --no-print-directory install-chromium
+
+install-chromium:
+	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
+	  echo "the tests need a browser: apt-get install --no-install-recommends chromium (as root)" >&2; exit 1; }
+	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends chromium >/dev/null
+
 mqtt-plugin: mosquitto
 	@$(MAKE) --no-print-directory -C mqtt-plugin
 
@@ -133,7 +142,7 @@ lint: $(READY)
 bench: $(READY) mqtt-plugin kafka
 	@$(BIN)/sealcast bench
 
-soak: $(READY) postgres mosquitto softhsm kafka
+soak: $(READY) postgres mosquitto softhsm kafka chromium
 	@$(BIN)/pytest -m soak --timeout 3600
 
 # atheris is not part of `make setup`: it is large, and has wheels for Linux on x86-64 only.

@@ -53,6 +53,7 @@ HEAVY = (
     "docs/test_trust_documents.py",
     "examples/",
     "cli/",
+    "console/",
     "clients/test_credentials.py",
     "clients/test_group_soak.py",
     "clients/test_groups.py",

@@ -77,6 +77,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
         "audit": Command("audit:app", "show who could read and publish what, when and why"),
         "why": Command("why:app", "explain why an event did or did not reach a subscriber"),
         "explain": Command("explain:app", "show who can learn what under a topic's protection"),
+        "console": Command("console:app", "show the realm in a browser on this machine"),
         "inspect": Command("inspect:app", "say what a file of a realm is, and what it reveals"),
     },
     "Workbench": {

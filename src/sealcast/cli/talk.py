@@ -21,6 +21,7 @@ import typer
 from typer.models import CommandFunctionType
 
 from sealcast.errors import HINT, FilterRejected, Misuse, NotFound, SealcastError, Unavailable
+from sealcast.model.shown import safe as safe
 from sealcast.telemetry.logs import JsonLog
 
 if TYPE_CHECKING:
@@ -184,14 +185,6 @@ def realm_around() -> Realm | None:
 
 
 # --- others' text -------------------------------------------------------------------------------------
-
-
-def safe(text: str) -> str:
-    """Text that a terminal shows and does not obey: whatever is not printable but lines and tabs, such as escape
-    sequences and marks that turn the direction of writing, stands there as its code point."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 def as_json(document: object, **layout: Any) -> str:
