@@ -72,6 +72,6 @@ def test_both_sides_deliver_the_same_and_single_events_arrive() -> None:
         "workers",
         "open",
     }
-    here, on_spark = end_to_end_latency.rows(3, 1)
-    assert (here.name, on_spark.name) == ("latency", "latency-spark") and 0 < here.ours < on_spark.ours
+    (latency,) = end_to_end_latency.rows(3, 1)
+    assert latency.name == "latency" and latency.ratio > 0
     assert {"end_to_end_path", "end_to_end_latency"} <= set(SUITES["end-to-end"])

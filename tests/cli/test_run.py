@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 def test_run_once_drains_and_the_next_run_goes_on_from_there(
     home: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With Spark first, and then without: four events are few."""
     assert sealcast("subscription", "add", "quotes", "--as", "alice", "--filter", "price > 100").code == 0
     events = write_lines(home / "events.jsonl", *EVENTS)
     assert sealcast("pub", "quotes", "--as", "nyse", "--file", events).code == 0
-    first = sealcast("run", "--once", "--master", "local[2]", "--json")
+    first = sealcast("run", "--once", "--json")
     assert first.code == 0, first.err
     done = first.document
     assert (done["admitted"], done["matched"], done["deliveries"], done["batches"]) == (4, 2, 2, 1)
@@ -43,32 +42,10 @@ def test_run_once_drains_and_the_next_run_goes_on_from_there(
     monkeypatch.setattr("sealcast.pipeline.session.session", no_session)
     third = sealcast("run", "--once", "--json")
     assert third.code == 0 and third.document.get("admitted", 0) == 0, "there is nothing left to do"
-    assert "nothing was waiting" in third.err
-
-
-def test_few_events_need_no_spark(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sealcast.pipeline.session.session", no_session)
-    events = write_lines(home / "events.jsonl", *EVENTS)
+    assert "Spark was not started" in third.err and "starting Spark" not in third.err
     assert sealcast("pub", "quotes", "--as", "nyse", "--file", events).code == 0
-    asked = sealcast("run", "--once", "--master", "local[1]")
-    assert asked.code == 1 and "Spark was started" in asked.err, "whoever names a master wants Spark"
-    with monkeypatch.context() as patch:
-        patch.setattr("sealcast.pipeline.inline.MOST_BYTES", 100)
-        much = sealcast("run", "--once")
-        assert much.code == 1 and "Spark was started" in much.err, "more than a few need it"
-    few = sealcast("run", "--once")
-    assert few.code == 0 and few.out.startswith("4 events admitted") and "starting Spark" not in few.err
-    assert sealcast("pub", "quotes", "--as", "nyse", "--file", events).code == 0
-    with monkeypatch.context() as patch:
-        waiting = sum(StepName(str(home), "quotes").open().sizes(0, 1, 2))
-        patch.setattr("sealcast.pipeline.inline.MOST_BYTES", waiting)
-        assert sealcast("run", "--once").code == 1, "what replay windows are worked out from counts, too"
-        patch.setattr("sealcast.pipeline.inline.MOST_BYTES", 2 * waiting)
-        assert sealcast("run", "--once").code == 0
-
-
-#: Whoever names a master wants Spark, whatever there is to do.
-SPARK = ("--master", "local[1]")
+    fourth = sealcast("run", "--once")
+    assert fourth.code == 1 and "Spark was started" in fourth.err, "now there is something to do"
 
 
 def no_session(*_: object, **__: object) -> None:
@@ -81,18 +58,18 @@ def test_a_second_run_is_refused_before_it_starts_spark(home: Path, monkeypatch:
     sealcast("topic", "create", "other", "--schema", "schema.json", "--access", "members")
     monkeypatch.setattr("sealcast.pipeline.session.session", no_session)
     ledgers = [StepName(str(home), topic).open().ledger for topic in ("quotes", "other")]
-    assert "Spark was started" in sealcast("run", *SPARK).err
+    assert "Spark was started" in sealcast("run").err
     with ledgers[0].exclusive():
         for refused in (sealcast("run", "--topic", "quotes"), sealcast("run", "--once", "--topic", "quotes", "--json")):
             assert refused.code == 1 and f"is being run by process {os.getpid()}" in refused.err
             assert "starting Spark" not in refused.err
-        assert "Spark was started" in sealcast("run", *SPARK).err, "the other topic is free"
+        assert "Spark was started" in sealcast("run").err, "the other topic is free"
         with ledgers[1].exclusive():
-            assert "is being run by process" in sealcast("run", *SPARK).err
-    assert "Spark was started" in sealcast("run", *SPARK, "--topic", "quotes").err, "and so is this one, afterwards"
+            assert "is being run by process" in sealcast("run").err
+    assert "Spark was started" in sealcast("run", "--topic", "quotes").err, "and so is this one, afterwards"
 
 
-def test_a_port_in_use_is_a_refusal(home: Path) -> None:
+def test_a_port_in_use_is_a_refusal(home: Path, spark: SparkSession) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         result = sealcast("run", "--once", "--prometheus", taken.getsockname()[1])
     assert result.code == 1

@@ -6,9 +6,7 @@ and not noted as committed, on the state of the one before. Source,
 kernels, sink, log, pieces and ledger are the real ones. So every moment of a batch can be its last, one after the
 other, in milliseconds; that Spark does follow this protocol is what the other tests see.
 
-    python -m tests.pipeline.steps REALM TOPIC [inline]    for each number k on stdin: a run that dies at its k-th step
-
-With `inline` nothing is simulated: the run is that of a small backlog, which has no Spark (pipeline/inline.py).
+    python -m tests.pipeline.steps REALM TOPIC    for each number k on stdin: a run that dies at its k-th step
 
 Run as a process of its own: it forks, which a process with threads must not.
 """
@@ -18,18 +16,20 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from sealcast.broker import rulings as ruling
+from sealcast.broker.columns import REFUSED, RULINGS
 from sealcast.broker.gate import bounds_of
-from sealcast.broker.replay import Windows
-from sealcast.broker.rulings import ruled_rows
+from sealcast.broker.replay import CLAIM, Windows
 from sealcast.pipeline import sinks
 from sealcast.pipeline.checkpoints import drop_foreign, initial_windows
-from sealcast.pipeline.inline import InlineSteps
 from sealcast.pipeline.sinks import StreamPieces
 from sealcast.pipeline.sources import Limits, StepsStream
 from sealcast.protections.frame_steps import FramesStep, kernel
@@ -87,13 +87,29 @@ class MicroBatches:
         return Windows.unpack(bytes.fromhex(_get(self._state / str(batch - 1))), bounds_of(self._name.open().about))
 
 
+def rule_rows(windows: Windows, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Replay without Spark: all claims of a batch, and the windows of all buckets in one."""
+    given = [row for batch in batches for row in batch.to_pylist()]
+    asked = [row for row in given if row["bucket"] != REFUSED]
+    parts = [np.frombuffer(row["claims"], CLAIM) for row in asked]
+    if not given:
+        return
+    rulings = ruling.rule(windows, np.concatenate([np.empty(0, CLAIM), *parts]), given[0]["settled"])
+    ends = np.cumsum([part.size for part in parts])
+    done = [(row, row["claims"]) for row in given if row["bucket"] == REFUSED]
+    done += [(row, part.tobytes()) for row, part in zip(asked, np.split(rulings, ends[:-1]), strict=False)]
+    for row, packed in done:
+        if packed and not row["again"]:
+            yield pa.RecordBatch.from_pylist([{**row, "rulings": packed}], schema=RULINGS)
+
+
 def rule(
     source: StepsStream, start: dict[str, Any], end: dict[str, Any], windows: Windows
 ) -> list[list[pa.RecordBatch]]:
     """What the source reads and replay rules, by task."""
     claims = [batch for task in source.partitions(start, end) for batch in source.read(task)]
     by_task: dict[int, list[pa.RecordBatch]] = {}
-    for batch in ruled_rows(windows, claims):
+    for batch in rule_rows(windows, claims):
         by_task.setdefault(batch.column("task")[0].as_py(), []).append(batch)
     return list(by_task.values())
 
@@ -129,20 +145,16 @@ class Task:
         return QUERY
 
 
-def _live(name: StepName, death_at: int, without_spark: bool) -> NoReturn:
+def _live(name: StepName, death_at: int) -> NoReturn:
     """One run, in a child: dead at that step, or done."""
-    if not without_spark:
-        sinks.TaskContext = Task  # type: ignore[misc,assignment]
+    sinks.TaskContext = Task  # type: ignore[misc,assignment]
     if death_at:
         Death(death_at)
     topic = name.open()
     with topic.ledger.exclusive() as term:
         topic.prepare()
         drop_foreign(topic.paths.checkpoint, [topic])
-        if without_spark:
-            assert list(InlineSteps((name,), {name.broker: term}, {"max_frames_per_trigger": FRAMES}).drain())
-        else:
-            MicroBatches(name, term).drain()
+        MicroBatches(name, term).drain()
     os._exit(0)
 
 
@@ -162,11 +174,11 @@ def _numbers(directory: Path) -> list[int]:
     return sorted(int(path.name) for path in directory.iterdir() if path.name.isdigit())
 
 
-def main(realm: str, topic: str, *how: str) -> None:
+def main(realm: str, topic: str) -> None:
     for line in sys.stdin:
         child = os.fork()
         if not child:
-            _live(StepName(realm, topic), int(line), how == ("inline",))
+            _live(StepName(realm, topic), int(line))
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
 

@@ -57,9 +57,9 @@ def field(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Field]:
 class Lives:
     """Runs of a driver that dies when it is told to (steps.py)."""
 
-    def __init__(self, realm: Path, *how: str) -> None:
+    def __init__(self, realm: Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.pipeline.steps", str(realm), TOPIC, *how],
+            [sys.executable, "-m", "tests.pipeline.steps", str(realm), TOPIC],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -80,24 +80,19 @@ class Lives:
 
 
 @pytest.fixture
-def lives(field: Field, request: pytest.FixtureRequest) -> Iterator[Lives]:
-    lives = Lives(field.realm.paths.root, *getattr(request, "param", ()))
+def lives(field: Field) -> Iterator[Lives]:
+    lives = Lives(field.realm.paths.root)
     yield lives
     lives.close()
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("lives", [(), ("inline",)], ids=["as Spark runs", "inline"], indirect=True)
 @pytest.mark.parametrize("field", ["endpoint", pytest.param("searchable", marks=pytest.mark.soak)], indirect=True)
-@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.soak)])
-def test_dying_before_every_step_of_a_run_loses_nothing_and_doubles_nothing(
-    field: Field, lives: Lives, stride: int
-) -> None:
-    """A run that dies at its first step, one that dies at its second, and so on, until one lives to its end. Every day,
-    two of three steps are left out: a batch has many more, and they repeat."""
-    step, committed = 1 - stride, list[int]()
+def test_dying_before_every_step_of_a_run_loses_nothing_and_doubles_nothing(field: Field, lives: Lives) -> None:
+    """A run that dies at its first step, one that dies at its second, and so on, until one lives to its end."""
+    step, committed = 0, list[int]()
     while True:
-        step += stride
+        step += 1
         for _ in range(2):
             field.publish_round(largest=3)
         before = batches(field.paths.ledger)
@@ -106,7 +101,7 @@ def test_dying_before_every_step_of_a_run_loses_nothing_and_doubles_nothing(
         if ended == 0:
             break
         assert ended == -signal.SIGKILL
-    assert committed[:2] == [0] * 2 and max(committed) > 2, "deaths came before, between and after commits"
+    assert committed[:5] == [0] * 5 and max(committed) > 2, "deaths came before, between and after commits"
     assert step > 30
     _compare(field)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -22,14 +22,15 @@ from sealcast.pipeline import attempts, run
 from sealcast.pipeline.attempts import Attempts
 from sealcast.pipeline.failures import explain
 from sealcast.pipeline.metrics import OBSERVED, Metrics
-from sealcast.pipeline.queries import Options
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.port import witness_side
 from sealcast.protections.steps import StepName
 from sealcast.transports.problems import GatewayUnreachable
 from sealcast.trust.deployment import Realm
 from tests.cli.shell import sealcast
-from tests.cli.test_run import no_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 GOOD, BAD = "harbour", "lighthouse"
 SCHEMA = Schema.from_json({"attributes": [{"name": "level", "type": "int"}]})
@@ -86,17 +87,11 @@ def test_a_machine_that_is_away_is_known_by_sparks_report() -> None:
     assert type(explain(PySparkException("sealcast.nowhere.Strange: what?\n"))) is Unavailable
 
 
-# --- on Spark, and without ------------------------------------------------------------------------------
-
-
-@pytest.fixture(params=["spark", "inline"])
-def how(request: pytest.FixtureRequest) -> Options:
-    """How a pipeline runs: on Spark, or in this process, which then must not start it."""
-    return {"spark": request.getfixturevalue("spark") if request.param == "spark" else no_session}
+# --- on Spark -------------------------------------------------------------------------------------------
 
 
 def test_a_run_of_one_topic_waits_for_a_machine_that_is_away(
-    how: Options, realm: Realm, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, realm: Realm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempts, "FIRST_DELAY", 0.2)
     told, left, prepare = list[SealcastError](), [3], FramesStep.prepare
@@ -109,24 +104,24 @@ def test_a_run_of_one_topic_waits_for_a_machine_that_is_away(
 
     monkeypatch.setattr(FramesStep, "prepare", away)
     publish(realm, GOOD, 1, 2)
-    with run.start(realm.paths.root, [GOOD], **how, on_failure=lambda *said: told.append(said[1])) as pipeline:
+    with run.start(realm.paths.root, [GOOD], spark=spark, on_failure=lambda *said: told.append(said[1])) as pipeline:
         eventually(lambda: opened(realm, GOOD) == [1, 2])
         pipeline.wait(lambda: True)
     assert [type(error) for error in told] == [GatewayUnreachable] * 3
     left[0] = 1
-    with pytest.raises(GatewayUnreachable), run.start(realm.paths.root, [GOOD], **how, once=True) as pipeline:
+    with pytest.raises(GatewayUnreachable), run.start(realm.paths.root, [GOOD], spark=spark, once=True) as pipeline:
         pipeline.wait()
 
 
 def test_others_go_on_and_the_topic_is_shown_and_tried_again(
-    how: Options, realm: Realm, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, realm: Realm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempts, "FIRST_DELAY", 0.2)
     told: list[tuple[str, SealcastError, float]] = []
     metrics = Metrics()
     publish(realm, BAD, 1)
     flip(realm, BAD)
-    with run.start(realm, **how, metrics=metrics, on_failure=lambda *about: told.append(about)) as pipeline:
+    with run.start(realm, spark=spark, metrics=metrics, on_failure=lambda *about: told.append(about)) as pipeline:
         publish(realm, GOOD, 1, 2)
         pipeline.wait(lambda: opened(realm, GOOD) == [1, 2] and len(told) >= 2)
         assert {topic for topic, _, _ in told} == {BAD} and isinstance(told[0][1], Corrupt)
@@ -146,35 +141,35 @@ def test_others_go_on_and_the_topic_is_shown_and_tried_again(
     assert (pipeline.totals["admitted"], pipeline.totals["deliveries"]) == (4, 4)
 
 
-def test_once_drains_the_others_and_then_says_what_failed(how: Options, realm: Realm) -> None:
+def test_once_drains_the_others_and_then_says_what_failed(spark: SparkSession, realm: Realm) -> None:
     publish(realm, BAD, 1)
     publish(realm, GOOD, 1)
     flip(realm, BAD)
     with pytest.raises(Corrupt, match="record 0"):
-        run.run(realm, once=True, **how)
+        run.run(realm, once=True, spark=spark)
     assert opened(realm, GOOD) == [1]
     (note,) = noted(realm, BAD)
     assert note.attempts == 1
     flip(realm, BAD)
-    assert run.run(realm, once=True, **how)["admitted"] == 1
+    assert run.run(realm, once=True, spark=spark)["admitted"] == 1
     assert opened(realm, BAD) == [1] and not noted(realm, BAD)
 
 
-def test_a_topic_that_cannot_be_begun_keeps_no_other_from_it(how: Options, realm: Realm) -> None:
+def test_a_topic_that_cannot_be_begun_keeps_no_other_from_it(spark: SparkSession, realm: Realm) -> None:
     for topic in (GOOD, BAD):
         publish(realm, topic, 1)
-    assert run.run(realm, once=True, **how)["admitted"] == 2
+    assert run.run(realm, once=True, spark=spark)["admitted"] == 2
     segments = realm.paths.topic(BAD).frames(0)
     for segment in segments.iterdir():  # an older copy of the log is put back
         if segment.is_file():
             segment.unlink()
     publish(realm, GOOD, 2)
-    with run.start(realm, **how) as pipeline:
+    with run.start(realm, spark=spark) as pipeline:
         pipeline.wait(lambda: opened(realm, GOOD) == [1, 2])
     (note,) = noted(realm, BAD)
     assert "the ledger has delivered 1" in note.message
     with pytest.raises(Corrupt, match="the ledger has delivered 1"):
-        run.start(realm, [BAD], **how)
+        run.start(realm, [BAD], spark=spark)
 
 
 # --- attempts, without Spark ----------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from sealcast.log.entry import Entry
 from sealcast.log.ledger import LedgerReader
 from sealcast.pipeline.run import Pipeline, start
 from sealcast.trust.realm.parameters import KeyParameters
-from tests.cli.test_run import no_session
 from tests.pipeline.field import PUBLISHERS, TOPIC, Field, Said, by_publisher
 
 if TYPE_CHECKING:
@@ -55,12 +54,10 @@ class Live:
         return {name: [said for n in numbers for said in self.rounds[n][name]] for name in PUBLISHERS}
 
 
-@pytest.fixture(params=["spark", "inline"])
-def live(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Live]:
-    """On Spark, and in this process, which must not start it then."""
+@pytest.fixture
+def live(spark: SparkSession, tmp_path: Path) -> Iterator[Live]:
     field = Field(tmp_path / "realm")
-    how = request.getfixturevalue("spark") if request.param == "spark" else no_session
-    with start(field.realm, [TOPIC], spark=how) as pipeline:
+    with start(field.realm, [TOPIC], spark=spark) as pipeline:
         yield Live(field, pipeline)
     versions = [entry.version for entry in Live(field, pipeline).entries()]
     assert versions == sorted(versions), "what was once in force is not taken back"
@@ -161,32 +158,4 @@ def test_a_token_that_ends_stops_its_subscription_while_the_stream_runs(spark: S
     assert served[-1] > 0
     report = field.audit()
     assert report.ok, report.problems
-    field.close()
-
-
-def test_a_run_starts_spark_when_more_waits_than_it_takes_itself(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It goes on where this process ended, and a run of this process goes on after it."""
-    field, started = Field(tmp_path / "realm"), list[bool]()
-
-    def begin() -> SparkSession:
-        started.append(True)
-        return spark
-
-    with start(field.realm, [TOPIC], spark=begin) as pipeline:
-        live = Live(field, pipeline)
-        live.publish()
-        live.publish()
-        assert not started
-        monkeypatch.setattr("sealcast.pipeline.inline.MOST_BYTES", 10)
-        live.publish()
-        assert started
-        live.publish()
-    assert len({entry.query for entry in live.entries()[2:]}) == 1, "one query of Spark's has the rest"
-    monkeypatch.undo()
-    with start(field.realm, [TOPIC], spark=no_session) as pipeline:
-        live.pipeline = pipeline
-        live.publish()
-    assert live.mailbox("all") == live.of_rounds(*range(5)) and field.audit().ok
     field.close()

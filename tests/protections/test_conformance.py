@@ -12,7 +12,6 @@ from sealcast.errors import Misuse, SealcastError
 from sealcast.model.protection import PROTECTIONS
 from sealcast.protections.attribute.carry import carry
 from sealcast.protections.port import broker_side, client_side, witness_side
-from tests.cli.test_run import no_session
 from tests.protections.conformance import ClientHalf
 from tests.protections.world import SCHEMA, TOPIC, World, names
 from tests.telemetry.recorder import Recorder
@@ -30,11 +29,12 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def delivered(made: World, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> World:
     """Published by two, with a frame that comes again and one that is none; run to the end."""
     world = made.copy(tmp_path_factory.mktemp("delivered") / "realm")
+    world.spark = spark
     for publisher in ("nyse", "xetra"):
         world.publish(publisher, 30)
     world.append_again()
     world.append_rubbish()
-    world.totals = world.run(spark)
+    world.totals = world.run()
     return world
 
 
@@ -95,35 +95,12 @@ def test_what_comes_again_is_refused_and_counted(delivered: World) -> None:
     assert delivered.totals["rejected_frame"] >= 1
 
 
-def test_a_lost_checkpoint_loses_nothing(world: World, spark: SparkSession) -> None:
+def test_a_lost_checkpoint_loses_nothing(world: World) -> None:
     world.drop_checkpoints()
     world.publish("xetra", 10)
     world.append_again()
-    totals = world.run(spark)
+    totals = world.run()
     assert totals["admitted"] == 10 and totals["rejected_replay"] == 60
-    world.check()
-    world.judge()
-
-
-def test_runs_with_spark_and_without_go_on_with_each_others_work(
-    world: World, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What one has taken is taken for the other; what comes again is refused by either; everyone gets its own, once."""
-    if "brokers" in world.protection.lacks:
-        pytest.skip("peers carry it, and never on Spark")
-    with monkeypatch.context() as patch:
-        patch.setattr("sealcast.pipeline.run.session", no_session)
-        for publisher in ("xetra", "nyse"):
-            world.publish(publisher, 10)
-            world.append_again()
-            totals = world.run()
-            assert totals["admitted"] == 10 and totals["rejected_replay"] == 60
-    world.publish("xetra", 10)
-    world.append_again()
-    totals = world.run(spark)
-    assert totals["admitted"] == 10 and totals["rejected_replay"] == 60
-    world.publish("nyse", 10)
-    assert world.run()["admitted"] == 10
     world.check()
     world.judge()
 

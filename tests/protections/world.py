@@ -50,6 +50,7 @@ class World:
     """One topic under one protection."""
 
     #: What its brokers run on.
+    spark: SparkSession | None = None
     #: What its brokers counted, for whoever ran them first.
     totals: Mapping[str, int]
 
@@ -75,7 +76,7 @@ class World:
         copy_realm(self.realm.paths.root, directory)
         other = object.__new__(type(self))
         other._open(Realm(directory))
-        other.published = dict(self.published)
+        other.published, other.spark = dict(self.published), self.spark
         other.due = {name: list(payloads) for name, payloads in self.due.items()}
         return other
 
@@ -189,11 +190,10 @@ class World:
     # --- running and reading ---------------------------------------------------------------------------
 
     def run(self, spark: SparkSession | None = None, **settings: Any) -> dict[str, int]:
-        """By whoever carries the topic's events: its brokers, on Spark or without, as `sealcast run --once` does for a
-        few; or its peers, who have no settings."""
+        """By whoever carries the topic's events: its brokers, or its peers, who have no settings."""
         if self.protection.peers:
             return carry(self.realm, [TOPIC])
-        return run(self.realm, [TOPIC], once=True, spark=spark, **settings)
+        return run(self.realm, [TOPIC], once=True, spark=spark or self.spark, **settings)
 
     def drop_checkpoints(self) -> None:
         for path in sorted(self.realm.paths.root.rglob("checkpoint")):

@@ -36,8 +36,6 @@ NOT_FROM_AFAR = ("audit", "check", "rejected list", "replay", "why")
 class FarWorld(World):
     """One topic under one protection, behind a gateway."""
 
-    spark: SparkSession | None = None
-
     def _open(self, realm: Realm) -> None:
         super()._open(realm)
         if "gate" not in realm.state().entities:
@@ -61,9 +59,7 @@ class FarWorld(World):
     def copy(self, directory: Path) -> Self:
         for name, home in self._homes.items():
             copy_realm(home, directory.parent / "homes" / name)
-        other = super().copy(directory)
-        other.spark = self.spark
-        return other
+        return super().copy(directory)
 
     def close(self) -> None:
         super().close()

@@ -1,11 +1,10 @@
 """`latency` of suite `end-to-end`: how long one event takes from its publisher to its reader, beside Spark's own time.
 
 Ours is a pipeline that runs, one publisher and one follower: from `publish` until `poll` returns the event, opened and
-verified. In `latency` the pipeline is as `sealcast run` has it, whose process takes single events itself. In `latency-
-spark` it runs on Spark, as when there is much to do. The reference is a plain stateful query in the same session: a
-source in Python, one stateful operator of as many partitions in RocksDB, and a sink in Python, from the append to a
-file until the sink's commit. It protects nothing, matches nothing and hands nothing on. All run all the time, and
-events go to them in turns, one at a time, so that whatever slows the machine down slows down all. Medians are compared.
+verified. The reference is a plain stateful query in the same session: a source in Python, one stateful operator of as
+many partitions in RocksDB, and a sink in Python, from the append to a file until the sink's commit. It protects
+nothing, matches nothing and hands nothing on. Both run all the time, and events go to them in turns, one at a time, so
+that whatever slows the machine down slows down both. Medians are compared.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,16 +31,14 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import StructType
 
-from sealcast.bench.end_to_end_publish import SCHEMA, events
+from sealcast.bench.end_to_end_publish import SCHEMA, TOPIC, events
 from sealcast.bench.report import BenchRow
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Bug, Unavailable
 from sealcast.lab import scratch
-from sealcast.pipeline.queries import Options
 from sealcast.pipeline.run import start
 from sealcast.pipeline.session import session
-from sealcast.trust.deployment import Realm
 
 EVENTS: Final = 40
 WARM_EVENTS: Final = 10
@@ -56,39 +52,29 @@ _PAYLOAD: Final = bytes(256)
 
 def rows(events_each: int = EVENTS, warm: int = WARM_EVENTS) -> Iterator[BenchRow]:
     """Milliseconds, and how many times the reference."""
-    spark, table = session(app_name="sealcast bench", clients=False), events(warm + events_each)
-    ways: dict[str, Options] = {"latency": {"spark": lambda: spark}, "latency-spark": {"spark": spark}}
-    with ExitStack() as held:
-        realm = held.enter_context(scratch.realm(64 << 20))
+    spark = session(app_name="sealcast bench", clients=False)
+    with scratch.realm(64 << 20) as realm, tempfile.TemporaryDirectory(prefix="sealcast-bench-") as files:
+        realm.create_topic(TOPIC, SCHEMA, access="members")
         realm.enrol_many(["publisher", "reader"])
-        ours = {name: held.enter_context(_path(realm, name, how, table)) for name, how in ways.items()}
-        plain = PlainQuery(spark, Path(held.enter_context(tempfile.TemporaryDirectory(prefix="sealcast-bench-"))))
-        held.enter_context(plain)
-        turns = [*ours.values(), plain.one]
-        spent = [[_seconds(one, number) for one in turns] for number in range(warm + events_each)]
-    *mine, theirs = (statistics.median(each) * 1e3 for each in zip(*spent[warm:], strict=True))
+        realm.subscribe(TOPIC, "reader", "volume >= 0")
+        table = events(warm + events_each)
+        plain = PlainQuery(spark, Path(files))
+        with (
+            plain,
+            start(realm, [TOPIC], spark=spark),
+            Publisher(realm, TOPIC, as_="publisher") as publisher,
+            Subscriber(realm, TOPIC, "reader") as reader,
+        ):
+
+            def ours(number: int) -> None:
+                publisher.publish(table.slice(number, 1))
+                if len(reader.poll(timeout=_PATIENCE_SECONDS)) != 1:
+                    raise Unavailable("an event was not delivered within two minutes")
+
+            spent = [(_seconds(ours, number), _seconds(plain.one, number)) for number in range(warm + events_each)]
+    mine, theirs = (statistics.median(each) * 1e3 for each in zip(*spent[warm:], strict=True))
     told = "a plain stateful query, from the append to the commit of its sink"
-    for name, taken in zip(ways, mine, strict=True):
-        yield BenchRow(name, taken, theirs, told, taken / theirs, "ms, median of single events")
-
-
-@contextmanager
-def _path(realm: Realm, topic: str, how: Options, table: pa.Table) -> Iterator[Callable[[int], None]]:
-    """A topic that is run, with a publisher and a reader: what passes one event through."""
-    realm.create_topic(topic, SCHEMA, access="members")
-    realm.subscribe(topic, "reader", "volume >= 0")
-    with (
-        start(realm, [topic], **how),
-        Publisher(realm, topic, as_="publisher") as publisher,
-        Subscriber(realm, topic, "reader") as reader,
-    ):
-
-        def one(number: int) -> None:
-            publisher.publish(table.slice(number, 1))
-            if len(reader.poll(timeout=_PATIENCE_SECONDS)) != 1:
-                raise Unavailable("an event was not delivered within two minutes")
-
-        yield one
+    yield BenchRow("latency", mine, theirs, told, mine / theirs, "ms, median of single events")
 
 
 def _seconds(work: Callable[[int], None], number: int) -> float:

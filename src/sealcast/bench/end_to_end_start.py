@@ -1,12 +1,9 @@
-"""`start` of suite `end-to-end`, and two more: a `sealcast run --once` of one event, beside an empty Spark query.
+"""`start` and `start-tuned` of suite `end-to-end`: a `sealcast run --once` of one event, beside an empty Spark query.
 
-    start         the query as PySpark starts it: `SparkSession.builder`, nothing set but that there is no UI. The run
-                  takes one event in its own process
-    start-spark   the same, and a run that is told to use Spark
-    start-tuned   such a run, and the query in a session of ours: quicker flags for Java, its classes kept, Python kept
-                  ready
+    start         the query as PySpark starts it: `SparkSession.builder`, nothing set but that there is no UI
+    start-tuned   the same query in a session of ours: quicker flags for Java, its classes kept, Python kept ready
 
-All sides are processes, and all of their CPU counts: Python's, Java's, and that of the Python processes of Spark. The
+Both sides are processes, and all of their CPU counts: Python's, Java's, and that of the Python processes of Spark. The
 event is matched, sealed, delivered and committed. The query passes one line of text to a sink that keeps nothing: the
 least that a streaming query does. The realm is warm: the event is not its first, so that its checkpoint, its indexes
 and its Python bytecode are there. `sealcast demo` has Java keep the classes that it loads (pipeline/class_archive.py).
@@ -20,7 +17,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -64,15 +61,8 @@ spark = session("local[*]", short_lived=True, clients=False)
 {_QUERY}
 """
 REFERENCES: Final = {
-    "plain": ("an empty streaming query of PySpark", _PYSPARK),
-    "tuned": ("the same query in a session of ours", _TUNED),
-}
-#: What is run, by row, and beside what.
-OURS: Final = {"start": (), "start-spark": ("--master", "local[*]")}
-ROWS: Final = {
-    "start": ("start", "plain"),
-    "start-spark": ("start-spark", "plain"),
-    "start-tuned": ("start-spark", "tuned"),
+    "start": ("an empty streaming query of PySpark", _PYSPARK),
+    "start-tuned": ("the same query in a session of ours", _TUNED),
 }
 
 
@@ -85,24 +75,25 @@ def rows() -> Iterator[BenchRow]:
         realm.subscribe(TOPIC, "reader", "price > 0")
         (place / "in").mkdir()
         (place / "in" / "line.txt").write_text("one line\n", encoding="utf-8")
-        spent: dict[str, list[float]] = {name: [] for name in (*OURS, *REFERENCES)}
+        spent: dict[str, list[float]] = {"ours": [], **{name: [] for name in REFERENCES}}
         for number in range(ROUNDS + 1):
             queries = {name: _query(text, place, name, number) for name, (_, text) in REFERENCES.items()}
-            runs = {name: _ours(realm, options) for name, options in OURS.items()}
-            for name, work in {**runs, **queries}.items():
+            for name, work in {"ours": _ours(realm), **queries}.items():
                 seconds = tree_seconds(work)
                 if number:  # the first round warms up
                     spent[name].append(seconds)
-    for name, (run, beside) in ROWS.items():
-        ours, reference = statistics.median(spent[run]), statistics.median(spent[beside])
-        yield BenchRow(name, ours, reference, REFERENCES[beside][0], ours / reference, "CPU s")
+    ours = statistics.median(spent["ours"])
+    for name, (reference_name, _) in REFERENCES.items():
+        reference = statistics.median(spent[name])
+        yield BenchRow(name, ours, reference, reference_name, ours / reference, "CPU s")
 
 
-def _ours(realm: ClientRealm, options: Sequence[str]) -> Callable[[], None]:
+def _ours(realm: ClientRealm) -> Callable[[], None]:
+    with Publisher(realm, TOPIC, as_="publisher") as publisher:
+        publisher.publish([Event({"price": 118}, b"...")])
+
     def run() -> None:
-        with Publisher(realm, TOPIC, as_="publisher") as publisher:
-            publisher.publish([Event({"price": 118}, b"...")])
-        command = ["run", "--once", *options, "--json", "--realm", str(realm.paths.root)]
+        command = ["run", "--once", "--json", "--realm", str(realm.paths.root)]
         done = json.loads(_python(_COMMAND, *command))
         if (done["admitted"], done["deliveries"]) != (1, 1):
             raise Bug(f"one event was published for one reader, but the run says {done}")

@@ -62,7 +62,8 @@ class History:
         if not before:
             return windows
         settled = self._ledger.at(before - 1).entry.end.settled_us
-        for index in range(self._first_needed(before), before):
+        oldest = windows.first_generation(settled) * self._bounds.period_us
+        for index in range(self.first_record(oldest, before), before):
             entry = self._ledger.at(index).entry
             taken = [part for ref in entry.own for part in self._accepted(ref, entry.arrival)]
             claims = np.concatenate([np.empty(0, CLAIM), *(claims for claims, _ in taken)])
@@ -70,17 +71,6 @@ class History:
             windows.take(claims, charged)
         windows.forget(settled)
         return windows
-
-    def _first_needed(self, before: int) -> int:
-        """The first record whose frames `windows` reads."""
-        settled = self._ledger.at(before - 1).entry.end.settled_us
-        oldest = Windows(self._bounds).first_generation(settled) * self._bounds.period_us
-        return self.first_record(oldest, before)
-
-    def needed(self, before: int) -> PinnedOffset | None:
-        """Where the frames begin that `windows` reads; None if it reads none."""
-        index = self._first_needed(before) if before else 0
-        return self._ledger.at(index).entry.start if index < before else None
 
     def knows(self, settled_us: int) -> bool:
         """Whether all frames are kept that a batch may repeat, one that starts where this time was settled."""

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
 from sealcast.broker.authenticate import authenticate
-from sealcast.broker.columns import REFUSED, RULINGS
+from sealcast.broker.columns import REFUSED
 from sealcast.broker.gate import RULING, Codes, Gate, Rulings
 from sealcast.broker.replay import BUCKETS, CLAIM, Claims, Windows, bucket_of
 from sealcast.log.embedded import EmbeddedTopic
@@ -37,22 +36,6 @@ def rule(windows: Windows, claims: Claims, settled_us: int) -> Rulings:
     rulings["code"] = windows.decide(claims)
     windows.forget(settled_us)
     return rulings
-
-
-def ruled_rows(windows: Windows, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """All rows of CLAIMS of a batch, ruled on without Spark: one set of windows has every bucket. Rows of RULINGS."""
-    given = [row for batch in batches for row in batch.to_pylist()]
-    asked = [row for row in given if row["bucket"] != REFUSED]
-    parts = [np.frombuffer(row["claims"], CLAIM) for row in asked]
-    if not given:
-        return
-    rulings = rule(windows, np.concatenate([np.empty(0, CLAIM), *parts]), given[0]["settled"])
-    ends = np.cumsum([part.size for part in parts])
-    done = [(row, row["claims"]) for row in given if row["bucket"] == REFUSED]
-    done += [(row, part.tobytes()) for row, part in zip(asked, np.split(rulings, ends[:-1]), strict=False)]
-    for row, packed in done:
-        if packed and not row["again"]:
-            yield pa.RecordBatch.from_pylist([{**row, "rulings": packed}], schema=RULINGS)
 
 
 def rule_frames(

@@ -30,9 +30,7 @@ Once = Annotated[bool, typer.Option("--once", help="Handle everything that is wa
 Topics = Annotated[
     list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Run only this topic; can be repeated.")
 ]
-Master = Annotated[
-    str | None, typer.Option(metavar="URL", help="Where Spark runs [default: local[*], or no Spark for a few events].")
-]
+Master = Annotated[str, typer.Option(metavar="URL", help="Where Spark runs.")]
 Every = Annotated[str | None, typer.Option(metavar="TIME", help='The least time between batches, such as "5 seconds".')]
 Node = Annotated[
     str | None, typer.Option(metavar="BROKER", help="Run this broker alone [default: all whose keys are here].")
@@ -43,7 +41,7 @@ Node = Annotated[
 def run(
     once: Once = False,
     topics: Topics = None,
-    master: Master = None,
+    master: Master = "local[*]",
     every: Every = None,
     node: Node = None,
     prometheus: PrometheusPort = None,
@@ -59,8 +57,7 @@ def run(
     A broker forwards what it admits to the other brokers that have subscribers; an event that two brokers handle counts
     twice. On a layered topic, events go from broker to broker, one hop per batch.
 
-    Spark is started when there is something to do for it: when more than 4 MiB are waiting. Until then this process
-    handles what comes itself, which takes less time. With --master or --every, Spark handles whatever comes.
+    With --once, Spark is not started if nothing is waiting.
 
     With --node, only that broker's own keys are opened. Run `sealcast maintain` elsewhere to renew what falls due.
 
@@ -82,23 +79,22 @@ def run(
     with ExitStack() as held:
         held.enter_context(show(lambda: metrics.registry))
         options: Options = {"once": once, "every": every, "node": node, "metrics": metrics, "spark": spark}
-        options["master"] = master
-        options |= {"on_batch": shown.batch, "on_failure": shown.failure, "on_ready": shown.ready}
+        options |= {"on_batch": shown.batch, "on_failure": shown.failure}
         options["traces"] = held.enter_context(traces_to(traces))
         if not alone:
             held.enter_context(upkeep(talk.open_realm()))
         totals = run_pipeline(here, topics or (), **options)
     shown.end()
-    if not spark.started and not shown.batches:
-        talk.note("nothing was waiting")
+    if not spark.started:
+        talk.note("nothing was waiting, so Spark was not started")
     _answer(totals, shown.batches, time.monotonic() - begin)
 
 
 class _Spark:
     """Starts Spark when the pipeline first has something for it, and says so: it takes its time."""
 
-    def __init__(self, master: str | None, once: bool) -> None:
-        self._master, self._once = master or "local[*]", once
+    def __init__(self, master: str, once: bool) -> None:
+        self._master, self._once = master, once
         self.started = False
 
     def __call__(self) -> SparkSession:
@@ -107,6 +103,8 @@ class _Spark:
         if not self.started:
             talk.note("starting Spark ...")
         spark = session(self._master, short_lived=self._once, clients=False)
+        if not self.started and not self._once:
+            talk.note("running; Ctrl-C stops in good order")
         self.started = True
         return spark
 
@@ -164,9 +162,6 @@ class _Shown:
             talk.note_live(text)
         else:
             talk.note(text)
-
-    def ready(self) -> None:
-        talk.note("running; Ctrl-C stops in good order")
 
     def failure(self, topic: str, error: SealcastError, seconds: float) -> None:
         if talk.given.log is not None:

@@ -23,7 +23,6 @@ from sealcast.model.rejection import Reason
 from sealcast.overlay.relay import AWAY
 from sealcast.pipeline.checkpoints import drop_foreign
 from sealcast.pipeline.failures import explain, explained
-from sealcast.pipeline.inline import InlineSteps
 from sealcast.pipeline.metrics import FinishedBatch, Metrics, finished
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.steps import OpenStep, StepName
@@ -55,9 +54,6 @@ class Attempts:
         self._held = ExitStack()
         self._terms: dict[str, str] = {}
         self._query: StreamingQuery | None = None
-        self._here: InlineSteps | None = None
-        #: More waits than is taken in this process.
-        self.is_outgrown = False
         #: The last batch that was reported of this attempt, and the last report that was looked at.
         self._reported, self._seen = -1, (-1, "")
         #: Failures in a row, the time of the first, and when it is begun again.
@@ -68,7 +64,7 @@ class Attempts:
     @property
     def active(self) -> bool:
         """Whether an attempt runs, or has ended and nobody looked at it since."""
-        return self._query is not None or self._here is not None
+        return self._query is not None
 
     # --- an attempt -------------------------------------------------------------------------------
 
@@ -114,30 +110,9 @@ class Attempts:
         self._reported, self._seen = -1, (-1, "")
         self._metrics.started(self.names[0].topic)
 
-    def begin_here(self, limits: Mapping[str, int]) -> bool:
-        """Begins in this process, without Spark, unless what waits is not small; its steps are held."""
-        try:
-            here = InlineSteps(self.names, self._terms, limits)
-            if not here.is_small():
-                return False
-        except SealcastError as error:
-            self._fail(error)
-            return True
-        self._here = here
-        self._metrics.started(self.names[0].topic)
-        return True
-
-    def leave_here(self) -> None:
-        """Ends what runs in this process, so that a query of Spark's goes on with it."""
-        steps = [name.open() for name in self.names]
-        drop_foreign(steps[0].checkpoint(self._alone), steps)
-        self._let_go(failed=False)
-
     def look(self) -> list[FinishedBatch]:
-        """Batches that have finished since the last look, or that this look takes where no query of Spark's does.
-        Notices when it has failed, and when it works again."""
-        if self._here is not None:
-            return self._take(self._here)
+        """Batches that have finished since the last look. Notices when the query has failed, and when it works
+        again."""
         query = self._query
         if query is None:
             return []
@@ -156,14 +131,13 @@ class Attempts:
 
     def due(self) -> bool:
         """Whether it failed, and the time has come to try again."""
-        return not self.active and self.failure is not None and time.monotonic() >= self._due
+        return self._query is None and self.failure is not None and time.monotonic() >= self._due
 
     def stop(self) -> list[FinishedBatch]:
         """Lets the micro-batch at hand finish, if it does so soon, and ends the query; the batches that nobody looked
         at yet."""
         query = self._query
         if query is None:
-            self._let_go(failed=False)
             return []
         _let_finish(query)
         with explained():
@@ -189,23 +163,6 @@ class Attempts:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _take(self, here: InlineSteps) -> list[FinishedBatch]:
-        done = list[FinishedBatch]()
-        try:
-            if here.waits():
-                self.is_outgrown = not here.is_small()
-                for batch in () if self.is_outgrown else here.drain():
-                    done.append(batch)
-        except SealcastError as error:
-            self._fail(error)
-            self._let_go(failed=True)
-        else:
-            if self._doubtful:
-                self._works()
-        if any(batch.counts.get(REJECTED[Reason.REPLAY]) for batch in done):
-            self._note_equivocations()
-        return done
-
     def _batches(self, query: StreamingQuery) -> list[FinishedBatch]:
         last = query.lastProgress
         if last is None or (last.batchId, last.timestamp) == self._seen:
@@ -225,10 +182,9 @@ class Attempts:
                 step.note_equivocations()
 
     def _let_go(self, failed: bool) -> None:
-        if self.active:
+        if self._query is not None:
             self._metrics.ended(self.names[0].topic, failed)
-        self._query = self._here = None
-        self.is_outgrown = False
+            self._query = None
 
     def _fail(self, error: SealcastError) -> None:
         now_us = time.time_ns() // 1000

@@ -34,7 +34,7 @@ from sealcast.pipeline.failures import living_jvm
 from sealcast.pipeline.metrics import OBSERVED, FinishedBatch, Metrics, observed
 from sealcast.pipeline.retention import Retainer
 from sealcast.pipeline.session import cores, is_local, use_here
-from sealcast.pipeline.sources import limits_of
+from sealcast.pipeline.sources import FRAME_LIMITS, RECORD_LIMITS
 from sealcast.protections.frame_steps import FramesStep, kernel
 from sealcast.protections.steps import OpenStep, StepName
 from sealcast.trust.layout import FIRST_BROKER
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from sealcast.telemetry.traces import Traces
 
 _POLL_SECONDS: Final = 0.05
-#: While this process takes what comes itself: as often as Spark asks its source.
-_HERE_SECONDS: Final = 0.01
 
 
 class Options(TypedDict, total=False):
@@ -54,14 +52,12 @@ class Options(TypedDict, total=False):
     once: bool
     #: Its session, or what starts one once it is needed, and where that runs; a new one here, without both.
     spark: SparkSession | Callable[[], SparkSession] | None
-    master: str | None
+    master: str
     #: The source's options (pipeline/sources.py): what a micro-batch may take.
     limits: Mapping[str, int] | None
     #: Spark's processing-time trigger ("1 second"); as soon as there is something, without one.
     every: str | None
     metrics: Metrics | None
-    #: Told when a run that does not end by itself takes whatever comes.
-    on_ready: Callable[[], None] | None
     on_batch: Callable[[FinishedBatch], None] | None
     #: Told of a topic that failed, why, and in how many seconds it is tried again.
     on_failure: Callable[[str, SealcastError, float], None] | None
@@ -119,9 +115,7 @@ class Pipeline(Closing):
     A thread watches them. In a run of several topics a query that fails is tried again, and the others go on; a run of
     one topic ends with its failure, unless it is another machine that cannot be reached now: that may be back at any
     moment. With `once` the others are drained, nothing is tried again, and a query that has nothing to take is not
-    begun. Whoever asks for no session, no master and no trigger leaves it to the pipeline whether there is enough to do
-    for Spark: it is started for the first query whose backlog is not small, and until then this process takes what
-    comes (inline.py).
+    begun. Spark is started for the first query that is begun, so not at all without one.
     """
 
     def __init__(self, spark: Callable[[], SparkSession], options: Options) -> None:
@@ -165,45 +159,10 @@ class Pipeline(Closing):
             self._first = [attempts for attempts in self._first if attempts in waiting]
             if not waiting:
                 self._later.clear()
-            if self._may_be_inline:
-                self._drain_here()
-        elif self._may_be_inline:
-            self._first = [attempts for attempts in self._first if not attempts.begin_here(self._limits)]
-        if self._first or self._later or not (once or self._may_be_inline):  # what could not be begun is tried again
-            self._need_spark()
+        if not once or self._first or self._later:  # what could not be begun now is tried again
+            self._started = self._start_spark()
         for attempts in self._first:
             attempts.begin()
-
-    @property
-    def _may_be_inline(self) -> bool:
-        """Whoever names a session, a master or a trigger wants Spark."""
-        named = [self._options.get("master"), self._options.get("every")]
-        return named == [None, None] and not isinstance(self._options.get("spark"), SparkSession)
-
-    @property
-    def _limits(self) -> Mapping[str, int]:
-        return self._options.get("limits") or {}
-
-    def _drain_here(self) -> None:
-        """Drains small backlogs in this process (inline.py). From the first later step on whose backlog is not small,
-        and while an earlier step is left for Spark, it is all left for Spark."""
-        self._first = [attempts for attempts in self._first if not self._drained(attempts)]
-        while self._later and not self._first:
-            if self._later[0].waits() and not self._drained(self._later[0]):
-                break
-            del self._later[0]
-
-    def _drained(self, attempts: Attempts) -> bool:
-        if begun := attempts.begin_here(self._limits):
-            self._count(attempts.look())
-            attempts.stop()
-        return begun
-
-    def _need_spark(self) -> None:
-        """In whatever thread: it has Spark's session as its own then."""
-        if self._started is None:
-            self._started = self._start_spark()
-        use_here(self._started)
 
     @property
     def _spark(self) -> SparkSession:
@@ -212,8 +171,8 @@ class Pipeline(Closing):
         return self._started
 
     def _begin(self, query: Query, step: OpenStep, terms: Mapping[str, str]) -> StreamingQuery:
-        (_, (max_bytes, _)) = limits_of(query.names[0])
-        options: dict[str, Any] = {max_bytes: step.max_bytes, **parallelism(self._spark), **self._limits}
+        (_, (max_bytes, _)), limits = FRAME_LIMITS if query.reads_frames else RECORD_LIMITS, self._options.get("limits")
+        options: dict[str, Any] = {max_bytes: step.max_bytes, **parallelism(self._spark), **(limits or {})}
         rows = self._spark.readStream.format("sealcast-input").options(**query.options, **options).load()
         if isinstance(step, FramesStep):
             rows = pieces_of(rows, step, initial_windows(step), int(options["tasks"]))
@@ -227,7 +186,8 @@ class Pipeline(Closing):
         elif (every := self._options.get("every")) is not None:
             writer = writer.trigger(processingTime=every)
         # Spark finds our sink in the session of the thread that starts a query, and later ones are started by another.
-        use_here(self._spark)
+        session_class = self._spark._get_j_spark_session_class(self._spark._jvm)
+        session_class.setActiveSession(self._spark._jsparkSession)
         return writer.start()
 
     def beside(self, other: Relay | Retainer) -> None:
@@ -240,7 +200,7 @@ class Pipeline(Closing):
             self._raise_failure()
         for attempts in self._attempts:
             self._tell(attempts)
-        if self._started is None and self._options.get("once"):
+        if self._started is None:
             self._stopping.set()
         else:
             self._thread.start()
@@ -299,9 +259,8 @@ class Pipeline(Closing):
     def _watch(self) -> None:
         try:
             with living_jvm():
-                if self._started is not None:
-                    use_here(self._started)
-                while not self._stopping.wait(_POLL_SECONDS if self._started is not None else _HERE_SECONDS):
+                use_here(self._spark)
+                while not self._stopping.wait(_POLL_SECONDS):
                     self._turn()
         except SealcastError as error:
             self._trouble = error
@@ -312,14 +271,8 @@ class Pipeline(Closing):
             self._count(attempts.look())
             if attempts.failure is not failed_before:
                 self._tell(attempts)
-            if attempts.is_outgrown:
-                attempts.leave_here()
-                self._need_spark()
-                attempts.begin()
-                self._tell(attempts)
             if self._is_retried(attempts) and attempts.due():
-                if attempts.hold() and not (self._may_be_inline and attempts.begin_here(self._limits)):
-                    self._need_spark()
+                if attempts.hold():
                     attempts.begin()
                 self._tell(attempts)
         if self._later and not self.running:

@@ -36,7 +36,7 @@ def start(realm: str | Path | BrokerRealm, topics: Sequence[str] = (), **options
     """Runs the topics (all, without names) until stopped. Of the brokers, all whose keys are here, or one (`node`).
 
     Frames go between the brokers meanwhile, but not `once`. Then a step begins when those before it have ended, and
-    only if there is something to take. Spark is not started for nothing, nor for little (`Pipeline`).
+    only if there is something to take. Spark is not started for nothing.
     """
     opened, once = realm if isinstance(realm, BrokerRealm) else BrokerRealm(realm), options.get("once", False)
     queries = queries_of(opened, topics, options.get("node"))
@@ -55,8 +55,6 @@ def start(realm: str | Path | BrokerRealm, topics: Sequence[str] = (), **options
         if not once:
             pipeline.beside(Retainer(opened, [name for query in queries for name in query.names]))
         pipeline.watch()
-        if not once and (ready := options.get("on_ready")) is not None:
-            ready()
     except BaseException:
         pipeline.stop()
         raise
@@ -110,7 +108,7 @@ def run_batch(spark: SparkSession, realm: str | Path, topic: str) -> Mapping[str
 def _session(options: Options) -> SparkSession:
     given = options.get("spark")
     if given is None:
-        return session(options.get("master") or "local[*]", short_lived=options.get("once", False), clients=False)
+        return session(options.get("master", "local[*]"), short_lived=options.get("once", False), clients=False)
     return given if isinstance(given, SparkSession) else given()
 
 

@@ -38,10 +38,6 @@ RECORD_LIMITS: Final = (("max_records_per_trigger", 1_024), ("max_hop_bytes_per_
 TURN_SECONDS: Final = 0.25
 
 
-def limits_of(name: StepName) -> tuple[tuple[str, int], tuple[str, int]]:
-    return FRAME_LIMITS if name.reads_frames else RECORD_LIMITS
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a micro-batch may take of each broker's input, and how many tasks it is divided into."""
@@ -52,7 +48,7 @@ class Limits:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str], name: StepName) -> Limits:
-        number, size = limits_of(name)
+        number, size = FRAME_LIMITS if name.reads_frames else RECORD_LIMITS
         return cls(positive(options, *number), positive(options, *size), positive(options, "tasks", 2))
 
 
@@ -111,24 +107,20 @@ class StepsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name in set(waiting) - self._begun:
             name.open().begin()
             self._begun.add(name)
-        self.turn(due=bool(waiting))
+        # Before anything is pinned; and now and then while nothing comes, so that filters do not wait for events.
+        if waiting or time.monotonic() >= self._turn_at:
+            kind.turn(self._names)
+            self._turn_at = time.monotonic() + TURN_SECONDS
         number = None if isinstance(limit, ReadAllAvailable) else getattr(limit, "max_rows", self._limits.number)
         ends = {name: self._end(name.open(), begin[name], available[name], number, now) for name in waiting}
         # As it came, without any: a new version alone is no reason for a batch.
         return offsets.to_json(begin | ends) if ends else start
 
-    def turn(self, due: bool = False) -> None:
-        """Takes filters in: before anything is pinned; and now and then while nothing comes, so that filters do not
-        wait for events."""
-        if due or time.monotonic() >= self._turn_at:
-            self._names[0].open().turn(self._names)
-            self._turn_at = time.monotonic() + TURN_SECONDS
-
     def _end(
         self, step: OpenStep, begin: PinnedOffset, available: tuple[int, ...], number: int | None, now_us: int
     ) -> PinnedOffset:
         """Where this micro-batch ends for one broker that has something to take."""
-        backlog = backlog_of(begin, available)
+        backlog = _backlog(begin, available)
         ends = list(begin.partitions) + [0] * (len(available) - len(begin.partitions))
         share = None if number is None else max(1, self._limits.bytes // max(1, len(backlog)))
         for partition, first, end in cut(backlog, number):
@@ -201,7 +193,7 @@ def _read(task: Task) -> Iterator[pa.RecordBatch]:
     return task.spans[0].name.open().read(task) if task.spans else iter(())
 
 
-def backlog_of(start: PinnedOffset, available: tuple[int, ...]) -> list[Range]:
+def _backlog(start: PinnedOffset, available: tuple[int, ...]) -> list[Range]:
     """What there is beyond `start`. With availableNow, `start` may already be beyond it: that is nothing."""
     begin = start.partitions + (0,) * (len(available) - len(start.partitions))
     return [(p, first, end) for p, (first, end) in enumerate(zip(begin, available, strict=True)) if end > first]
