@@ -7,7 +7,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 WARM := .venv/.warm
 
-.PHONY: help setup demo check test postgres install-postgres mosquitto install-mosquitto chromium install-chromium mqtt-plugin softhsm install-softhsm kafka install-maven lint bench soak fuzz audit clean
+.PHONY: help setup demo check test postgres install-postgres mosquitto install-mosquitto chromium install-chromium hosts mqtt-plugin softhsm install-softhsm kafka install-maven lint bench soak fuzz audit clean
 .DEFAULT_GOAL := help
 
 help:
@@ -58,7 +58,7 @@ light: $(READY)
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not soak and not heavy"
 
-test: say-how-long postgres mosquitto softhsm kafka chromium $(READY)
+test: say-how-long postgres mosquitto softhsm kafka chromium hosts $(READY)
 	@$(MAKE) --no-print-directory -j 2 lint $(WARM)
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
@@ -130,6 +130,12 @@ install-chromium:
 	  echo "the tests need a browser: apt-get install --no-install-recommends chromium (as root)" >&2; exit 1; }
 	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends chromium >/dev/null
 
+# Tests on hosts of their own (tests/network) need root, and `ip` to make network namespaces. Who is not root cannot run
+# them in any case: they are left out, and the last line of the tests says how many.
+hosts:
+	@command -v ip >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || { apt-get -qq update \
+	  && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends iproute2 >/dev/null; }
+
 mqtt-plugin: mosquitto
 	@$(MAKE) --no-print-directory -C mqtt-plugin
 
@@ -142,7 +148,7 @@ lint: $(READY)
 bench: $(READY) mqtt-plugin kafka
 	@$(BIN)/sealcast bench
 
-soak: $(READY) postgres mosquitto softhsm kafka chromium
+soak: $(READY) postgres mosquitto softhsm kafka chromium hosts
 	@$(BIN)/pytest -m soak --timeout 3600
 
 # atheris is not part of `make setup`: it is large, and has wheels for Linux on x86-64 only.
