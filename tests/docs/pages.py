@@ -39,7 +39,11 @@ PRINTS: Final = {
     ],
     "docs/attribute.md": ["bed 3", "bed 9", "bed 4", *["refused, as it should be"] * 2, "1 pairs: 1 of 1 events"],
     "docs/observe.md": ["dashboard.json", "batch"],
-    "docs/deploy.md": ['"status": "ready"', '"payload": "by paris"'],
+    "docs/deploy.md": [
+        '"status": "ready"',
+        '"payload": "by paris"',
+        "topic 'fixings' registered with 'center': 'carol' decides who may use it",
+    ],
     "examples/tutorial/two-machines.md": ['"payload": "from afar"'],
     "docs/group-keys.md": ["choose ", "keys a subscriber", "different groups"],
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from sealcast.control import desk
 from sealcast.errors import Misuse
 from sealcast.transports.address import GatewayAddress, home_of
 from tests.cli.shell import sealcast, write_lines
-from tests.remote.world import TOPIC, Served, served
+from tests.remote.world import SCHEMA, TOPIC, Served, served
 
 
 @pytest.fixture(scope="module")
@@ -100,3 +101,25 @@ def test_a_file_of_subscriptions_is_added_from_afar_or_ended_again(
     listed = sealcast("subscription", "list", "--as", "ann", "--json", "--realm", home).document["subscriptions"]
     assert [each["id"] for each in listed] == ["f-1", "f-2"], "and the first one was ended again"
     assert sealcast("subscription", "remove", "f-1", "f-2", "--realm", home).code == 0
+
+
+def test_an_owner_registers_a_topic_and_decides_who_may_use_it(world: Served) -> None:
+    """From afar as beside the realm: an owner has nothing but its own keys, and asks the key center."""
+    home, schema = world.home("ann"), world.directory / "rates.json"
+    schema.write_text(json.dumps(SCHEMA.to_json()))
+    at = ("--as", "ann", "--json", "--realm", home)
+    registered = sealcast("topic", "register", "rates", "--schema", schema, *at)
+    assert registered.code == 0 and registered.document["owner"] == "ann", registered.err
+    assert sealcast("grant", "rates", "bob", "publish", "subscribe", *at).document["may"] == ["publish", "subscribe"]
+    assert sealcast("revoke", "rates", "bob", "publish", *at).document["may"] == ["subscribe"]
+    assert sealcast("topic", "rotate", "rates", *at).document["rotated"][0]["epoch"] == 2
+    advertised = sealcast("topic", "advertise", "rates", "--tag", "kind=fixings", *at)
+    assert advertised.code == 0 and not advertised.document["failed"], advertised.err
+    found = sealcast("topic", "find", "rates", "--as", "bob", "--json", "--realm", world.home("bob"))
+    assert [each["owner"] for each in found.document["topics"]] == ["ann"], found.err
+    # Nobody else's topic, and nothing that is for the administrator.
+    for command in (["grant", TOPIC, "bob", "publish"], ["topic", "rotate", TOPIC]):
+        refused = sealcast(*command, *at)
+        assert refused.code == 1 and refused.document["error"] != "misuse", (command, refused.out)
+    assert "needs the realm itself" in sealcast("grant", "rates", "bob", "publish", "--realm", home).err
+    assert "needs the realm itself" in sealcast("topic", "rotate", "rates", "--realm", home).err

@@ -38,7 +38,7 @@ def rotate(
         raise typer.BadParameter("name topics, or give --due")
     if as_ is not None and due:
         raise typer.BadParameter("an owner names the topics; their key center rotates what is due")
-    here = talk.open_realm()
+    here = talk.open_realm(afar=as_ is not None)
     reasons = here.rotate_due(counts=Messages(here).counts()) if due else dict.fromkeys(topics or (), "asked for")
     if as_ is not None:
         with owners.asking(here, as_) as owner:

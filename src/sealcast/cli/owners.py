@@ -45,7 +45,7 @@ def register(
     from sealcast.cli.topic import read_schema
     from sealcast.control.requests import register_topic
 
-    here = talk.open_realm()
+    here = talk.open_realm(afar=True)
     parameters = dict(talk.named_value(text, "--set", "parameter") for text in given or ())
     with asking(here, as_) as owner:
         epoch = register_topic(

@@ -52,7 +52,7 @@ def grant(
 
     if span is not None and until is not None:
         raise typer.BadParameter("--for and --until say the same thing in two ways: give only one")
-    here = talk.open_realm(home_of=Role.KEY_CENTER)
+    here = talk.open_realm(afar=as_ is not None, home_of=Role.KEY_CENTER)
     begins = times.microseconds(start, "--from") if start is not None else 0
     ends = times.microseconds(until, "--until") if until is not None else None
     if span is not None:
@@ -87,7 +87,7 @@ def revoke(
     """
     from sealcast.control import requests
 
-    here = talk.open_realm(home_of=Role.KEY_CENTER)
+    here = talk.open_realm(afar=as_ is not None, home_of=Role.KEY_CENTER)
     if as_ is None:
         here.revoke(topic, entity, rights)
     else:

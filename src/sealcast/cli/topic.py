@@ -256,7 +256,7 @@ def advertise(
     """Advertise a topic on every discovery node, signed by its owner; or withdraw what was advertised."""
     from sealcast.cli import offers
 
-    here = talk.open_realm()
+    here = talk.open_realm(afar=True)
     if withdraw:
         done = offers.withdraw(here, name, entity)
     else:

@@ -288,8 +288,10 @@ def _advertised(realm: OpenRealm) -> frozenset[bytes]:
 def _note_advertised(realm: OpenRealm, topic_id: bytes) -> None:
     path = realm.paths.root / "discovery" / "advertised"
     if topic_id not in _advertised(realm):
-        with files.named(path, "writing"), path.open("a") as record:
-            record.write(topic_id.hex() + "\n")
+        with files.named(path, "writing"):
+            path.parent.mkdir(mode=files.DIRECTORY_MODE, exist_ok=True)  # a client's home has none yet
+            with path.open("a") as record:
+                record.write(topic_id.hex() + "\n")
 
 
 def _until(realm: OpenRealm, owner: str, wanted_us: int) -> int:
