@@ -92,6 +92,18 @@ def test_a_proof_that_forgets_the_frames_fails(tmp_path: Path, monkeypatch: pyte
     assert report.after["nyse", TOPIC].frames == 5 and report.over is False
 
 
+@pytest.mark.parametrize("protection", ["endpoint", "payload", "searchable"])
+def test_publishing_is_tried_up_to_the_last_check(tmp_path: Path, protection: str) -> None:
+    """Also where brokers take no event that is not sealed for readers: a thief that is refused for its event alone
+    would publish, and nobody's keys must be called harmless for that."""
+    realm = a_realm(tmp_path, protection)
+    deliver(realm)
+    report = drill(realm, "nyse")
+    assert report.before["nyse", TOPIC].publishes == "admitted", "with the same keys, before it is revoked"
+    assert report.after["nyse", TOPIC].publishes == "revoked"
+    assert report.before["alice", TOPIC].publishes == report.after["alice", TOPIC].publishes == "admitted"
+
+
 def test_a_reader_that_never_published_costs_nobody_the_frames(tmp_path: Path) -> None:
     realm = a_realm(tmp_path)
     deliver(realm)
@@ -204,6 +216,13 @@ def test_a_reader_of_a_layered_topic_opens_what_lies_there_and_that_is_said(laye
     result = sealcast("compromise", "bob", "--realm", layered.paths.root)
     assert result.code == 1 and "nobody can seal it again" in result.err and "not over" in result.err
     assert "(3 deliveries)" in result.err
+
+
+def test_other_readers_of_a_layered_topic_read_before_and_after(layered: Realm) -> None:
+    report = drill(layered, "bob")
+    for matrix in (report.before, report.after):
+        assert (matrix["alice", TOPIC].opened, matrix["alice", TOPIC].tried) == (3, 3)
+    assert report.unharmed
 
 
 def test_a_reader_to_whom_nothing_came_has_nothing_that_lasts(layered: Realm) -> None:

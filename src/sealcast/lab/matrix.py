@@ -100,8 +100,11 @@ def others(realm: Realm, topics: Sequence[str], but: str, most: int = OTHERS_TRI
 def _honest(realm: Realm, name: str, topic: str) -> AccessCell:
     state, refused = realm.state(), list[object]()
     identity, opened = realm.identity(name), 0
-    if state.slot_of(topic, name) is not None and state.may_subscribe(topic, name, realm.clock()):
-        with Subscriber(realm, topic, name, from_=0, unopenable=lambda *about: refused.append(about)) as reader:
+    if state.may_subscribe(topic, name, realm.clock()):
+        with (
+            suppress(NotFound),  # it never subscribed
+            Subscriber(realm, topic, name, from_=0, unopenable=lambda *about: refused.append(about)) as reader,
+        ):
             opened = len(reader.poll(EVENTS_TRIED))
     loot = Loot(name, frozenset({Role.ENTITY}), identity)
     epoch = state.topic(topic).epoch
