@@ -156,12 +156,37 @@ def test_topics_that_cannot_be_run(spark: SparkSession, realm: Realm, tmp_path: 
         ("x\nsealcast.errors.Nonsense: whatever\n", Unavailable, "whatever"),
         ("[FAILED] it failed\nValueError: too many\n", Unavailable, "the pipeline failed: ValueError: too many"),
         ("", Unavailable, "the pipeline failed: "),
+        (
+            "x\nCaused by: ChecksumException: Checksum error: file:/market/topics/t/checkpoint/offsets/1 at 0 exp: 1\n",
+            Corrupt,
+            "Spark's checkpoint was damaged: /market/topics/t/checkpoint/offsets/1 is not what was written",
+        ),
+        (
+            "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.  SQLSTATE: 58030",
+            Corrupt,
+            "the state in Spark's checkpoint cannot be loaded",
+        ),
     ],
 )
 def test_spark_reports_become_our_errors(report: str, kind: type[Exception], message: str) -> None:
     error = failures.explain(PySparkException(report))
     assert type(error) is kind and error.message == message
     assert not isinstance(error, FrameRejected)
+
+
+def test_what_java_throws_at_the_start_of_a_query_becomes_our_error() -> None:
+    """PySpark has no class for it: a checksum of the checkpoint's `metadata` that is wrong, say."""
+
+    class Thrown(Py4JJavaError):
+        def __init__(self) -> None: ...
+        def __str__(self) -> str:
+            return (
+                "An error occurred while calling o1.start.\n: ...ChecksumException: Checksum error: file:/m at 0 exp: 1"
+            )
+
+    with pytest.raises(Corrupt, match="Spark's checkpoint was damaged: /m is not") as caught, failures.explained():
+        raise Thrown
+    assert "remove the checkpoint" in str(caught.value.hint)
 
 
 def test_a_jvm_that_dies_in_the_middle_of_a_call_is_gone_and_one_that_throws_is_not() -> None:

@@ -2,9 +2,12 @@
 
     python -m tests.soak.every_byte --at DIR --minutes 15     goes on where the last call left off
     python -m tests.soak.every_byte --at DIR --sum            says what was found so far, and does nothing else
+    python -m tests.soak.every_byte --at DIR --checkpoint     the bytes of Spark's checkpoint instead, with Spark
 
 Bytes are tried in blocks first, and one by one in each block that somebody noticed. The realm and the answers stay in
-DIR, so that a long trial can be had in parts. Exit code 0 says that every byte was tried, and that all is well.
+DIR, so that a long trial can be had in parts. In Spark's checkpoint, blocks are enough: Hadoop keeps a CRC-32 for each
+file, which finds every single wrong byte. Only these checksums, and what we read of a checkpoint ourselves, are tried
+byte by byte. Exit code 0 says that every byte was tried, and that all is well.
 """
 
 from __future__ import annotations
@@ -33,19 +36,23 @@ SHARE: Final = 60
 NOT_READ: Final = (".lock", "-wal", "-shm")
 ACCEPTED: Final = {"Corrupt", "Found", "Misuse", "NotFound", "CannotOpen", "KeyMissing", "Unavailable"}
 
+#: Who makes a realm and tries flips in it.
+SMALL: Final = "tests.soak.small_realm"
+CHECKPOINTED: Final = "tests.soak.checkpointed"
+
 Flip = tuple[str, int, int, int]
 Answer = tuple[Flip, dict[str, Any]]
 
 
-def made(directory: Path, protection: str) -> Path:
+def made(directory: Path, protection: str, world: str = SMALL) -> Path:
     root = directory / protection
-    _run("make", root, protection)
+    _run("make", root, protection, world=world)
     return root
 
 
-def _run(what: str, root: Path, protection: str, given: str = "") -> str:
+def _run(what: str, root: Path, protection: str, given: str = "", world: str = SMALL) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.soak.small_realm", what, str(root), protection],
+        [sys.executable, "-m", world, what, str(root), protection],
         input=given,
         capture_output=True,
         text=True,
@@ -61,9 +68,9 @@ def files(root: Path) -> list[Path]:
     return sorted(p for p in root.rglob("*") if p.is_file() and p.stat().st_size and not p.name.endswith(NOT_READ))
 
 
-def tried(root: Path, protection: str, flips: Iterable[Flip]) -> Iterator[Answer]:
+def tried(root: Path, protection: str, flips: Iterable[Flip], world: str = SMALL) -> Iterator[Answer]:
     given = "".join(f"{name} {first} {count} {mask}\n" for name, first, count, mask in flips)
-    for line in _run("flip", root, protection, given).splitlines() if given else ():
+    for line in _run("flip", root, protection, given, world).splitlines() if given else ():
         name, first, count, mask, said = json.loads(line)
         yield (name, first, count, mask), said
 
@@ -116,6 +123,16 @@ def blocks_of(root: Path) -> list[Flip]:
     return [(name, at, min(BLOCK, size - at), 0x01) for name, size in sizes.items() for at in range(0, size, BLOCK)]
 
 
+def blocks_of_checkpoint(root: Path) -> list[Flip]:
+    found = list[Flip]()
+    for path in files(root):
+        if "checkpoint" in path.parts:
+            name, size = str(path.relative_to(root)), path.stat().st_size
+            step = 1 if name.endswith((".crc", "/metadata")) else BLOCK
+            found += [(name, at, min(step, size - at), 0x01) for at in range(0, size, step)]
+    return found
+
+
 def every_byte(root: Path, protection: str, blocks: list[Flip]) -> Judged:
     """Blocks that somebody notices are tried byte by byte, the others count as harmless."""
     singles, found = list[Flip](), Judged()
@@ -134,15 +151,15 @@ def every_byte(root: Path, protection: str, blocks: list[Flip]) -> Judged:
 class Trial:
     """A realm in a directory, and what was found in it so far, a line for each share of its blocks."""
 
-    def __init__(self, directory: Path, protection: str = "endpoint") -> None:
-        self._protection, self._notes = protection, directory / "answers.jsonl"
+    def __init__(self, directory: Path, protection: str = "endpoint", *, checkpoint: bool = False) -> None:
+        self._protection, self._notes, self._checkpoint = protection, directory / "answers.jsonl", checkpoint
         self.root = directory / protection
         if not self.root.exists():
-            made(directory, protection)
+            made(directory, protection, CHECKPOINTED if checkpoint else SMALL)
         # Before anything is tried: what is made beside the realm meanwhile is no part of it.
         listed = directory / "blocks.json"
         if not listed.exists():
-            listed.write_text(json.dumps(blocks_of(self.root)))
+            listed.write_text(json.dumps((blocks_of_checkpoint if checkpoint else blocks_of)(self.root)))
         blocks = [(str(n), int(f), int(c), int(m)) for n, f, c, m in json.loads(listed.read_text())]
         self._shares = [blocks[at : at + SHARE] for at in range(0, len(blocks), SHARE)]
 
@@ -157,13 +174,18 @@ class Trial:
 
         def one(number: int) -> None:
             if time.monotonic() < deadline:
-                found = every_byte(self.root, self._protection, self._shares[number])
+                found = self._try(self._shares[number])
                 line = json.dumps([number, found.named, found.harmless, found.findings]) + "\n"
                 with self._notes.open("a") as notes:
                     notes.write(line)
 
-        with ThreadPoolExecutor(2) as pool:
+        with ThreadPoolExecutor(1 if self._checkpoint else 2) as pool:
             list(pool.map(one, waiting))
+
+    def _try(self, share: list[Flip]) -> Judged:
+        if self._checkpoint:
+            return judged(tried(self.root, self._protection, share, CHECKPOINTED))
+        return every_byte(self.root, self._protection, share)
 
     def _done(self) -> dict[int, Judged]:
         lines = self._notes.read_text().splitlines() if self._notes.exists() else []
@@ -181,10 +203,11 @@ def main() -> None:
     told.add_argument("--at", type=Path, required=True, help="where the realm and the answers are, or are to be")
     told.add_argument("--protection", default="endpoint")
     told.add_argument("--minutes", type=float, default=600.0, help="nothing is begun after so long")
+    told.add_argument("--checkpoint", action="store_true", help="the bytes of Spark's checkpoint, with Spark")
     told.add_argument("--sum", action="store_true", help="say what was found so far, and do nothing else")
     given = told.parse_args()
     given.at.mkdir(exist_ok=True)
-    trial = Trial(given.at, given.protection)
+    trial = Trial(given.at, given.protection, checkpoint=given.checkpoint)
     if not given.sum:
         trial.go_on(given.minutes * 60)
     found = trial.found()

@@ -17,7 +17,7 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,7 +38,8 @@ AFTER: Final = {"low": [b"5"], "high": [b"6"]}
 ACKNOWLEDGED: Final = 2
 
 
-def make(root: Path, protection: str) -> None:
+def make(root: Path, protection: str, carry_on: Callable[[Realm], None] | None = None) -> None:
+    """A realm in which events were published, carried (`carry_on`; without it, by kernels), and read in part."""
     realm = Realm.create(root)
     partitions = {} if PROTECTIONS[protection]().peers else {"partitions": 1}
     realm.create_topic(TOPIC, SCHEMA, protection=protection, **partitions, access="members")
@@ -47,7 +48,7 @@ def make(root: Path, protection: str) -> None:
         realm.subscribe(TOPIC, name, text)
     for numbers in ([0, 1, 2], [3, 4]):
         publish(realm, numbers)
-        carried(realm)
+        (carry_on or carried)(realm)
     for name in FILTERS:
         with Subscriber(realm, TOPIC, name) as reader:
             reader.poll(ACKNOWLEDGED)
@@ -159,16 +160,27 @@ def flip_all(root: Path) -> None:
     shutil.rmtree(copy)
     gc.collect()
     gc.freeze()
+    for name, first, count, mask in asked():
+        flipped(root, copy, name, first, count, mask)
+        said = _forked(copy)
+        os.write(answers, json.dumps([name, first, count, mask, said]).encode() + b"\n")
+        shutil.rmtree(copy)
+
+
+def asked() -> Iterator[tuple[str, int, int, int]]:
+    """The flips that are asked for on stdin."""
     for line in sys.stdin:
         name, first, count, mask = line.rsplit(" ", 3)
-        shutil.copytree(root, copy)
-        raw = bytearray((copy / name).read_bytes())
-        for at in range(int(first), int(first) + int(count)):
-            raw[at] ^= int(mask)
-        (copy / name).write_bytes(raw)
-        said = _forked(copy)
-        os.write(answers, json.dumps([name, int(first), int(count), int(mask), said]).encode() + b"\n")
-        shutil.rmtree(copy)
+        yield name, int(first), int(count), int(mask)
+
+
+def flipped(root: Path, copy: Path, name: str, first: int, count: int, mask: int) -> None:
+    """Makes a copy of the realm in which some bytes of one file are wrong."""
+    shutil.copytree(root, copy)
+    raw = bytearray((copy / name).read_bytes())
+    for at in range(first, first + count):
+        raw[at] ^= mask
+    (copy / name).write_bytes(raw)
 
 
 def _forked(copy: Path) -> dict[str, Any]:

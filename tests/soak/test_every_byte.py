@@ -46,3 +46,15 @@ def test_every_byte_of_a_small_realm_is_named_or_harmless(tmp_path: Path) -> Non
     print(f"{trial.bytes} bytes: {found.named} named, {found.harmless} harmless")
     assert not found.findings, "\n".join(found.findings[:20])
     assert found.named + found.harmless == trial.bytes and found.named > 10_000
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(14_400)
+def test_every_byte_of_sparks_checkpoint_is_named_or_harmless(tmp_path: Path) -> None:
+    """Where it is named, the checkpoint is removed as the hint says, and everybody gets what is due."""
+    trial = Trial(tmp_path, checkpoint=True)
+    trial.go_on()
+    found = trial.found()
+    print(f"{trial.bytes} bytes: {found.named} named, {found.harmless} harmless")
+    assert not found.findings, "\n".join(found.findings[:20])
+    assert found.named + found.harmless == trial.bytes and found.named > 1_000

@@ -11,14 +11,19 @@ from typing import Final
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from sealcast.errors import HINT, DiskFull, Rejected, SealcastError, Unavailable
+from sealcast.errors import HINT, Corrupt, DiskFull, Rejected, SealcastError, Unavailable
 
 _OUR_ERROR: Final = re.compile(rf"^(sealcast(?:\.\w+)+)\.(\w+): (.*)$(?:\n{HINT}(.*)$)?", re.MULTILINE)
+#: What Hadoop says of a file whose bytes are not those of its checksum. Of ours, it keeps Spark's checkpoints alone.
+_WRONG_CHECKSUM: Final = re.compile(r"Checksum error: (?:file:)?(\S+)")
+#: What Spark says of its own state there, with or without the reason.
+_LOST_STATE: Final = "[CANNOT_LOAD_STATE_STORE"
+_BEGIN_ANEW: Final = "remove the checkpoint; a new one goes on where the ledger ends"
 _WORKER_GONE: Final = re.compile(r"Python worker (exited|failed to connect)|Connection reset|Broken pipe|EOFException")
 _KILLED: Final = "was it killed, or short of memory? start again: nothing is lost, it goes on where it was"
 
 
-def explain(failure: PySparkException) -> SealcastError:
+def explain(failure: PySparkException | Py4JJavaError) -> SealcastError:
     """Our own error again, out of Spark's report of it; else Unavailable, with the first line of the report."""
     text = str(failure)
     if told := _OUR_ERROR.search(text):
@@ -28,6 +33,13 @@ def explain(failure: PySparkException) -> SealcastError:
         return (kind if simple else Rejected)(message, hint=hint)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     cause = next((line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)), lines[0] if lines else "")
+    if damaged := _WRONG_CHECKSUM.search(text):
+        return Corrupt(
+            f"Spark's checkpoint was damaged: {damaged[1]} is not what was written",
+            hint=_BEGIN_ANEW,
+        )
+    if _LOST_STATE in text:
+        return Corrupt("the state in Spark's checkpoint cannot be loaded", hint=_BEGIN_ANEW)
     if "No space left on device" in cause:
         return DiskFull("Spark has no space left for its checkpoint or its files", hint="free some space, then go on")
     if _WORKER_GONE.search(text):
@@ -37,10 +49,10 @@ def explain(failure: PySparkException) -> SealcastError:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Raises our own errors for Spark's."""
+    """Raises our own errors for Spark's. What Java throws comes as it is where PySpark has no class for it."""
     try:
         yield
-    except PySparkException as failure:
+    except (PySparkException, Py4JJavaError) as failure:
         raise explain(failure) from failure
 
 
