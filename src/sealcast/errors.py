@@ -253,8 +253,9 @@ class MissingExtra(Unavailable):
 
     code = "missing-extra"
 
-    def __init__(self, package: str) -> None:
-        extra = EXTRA_OF[package]
+    def __init__(self, package: str, extra: str | None = None) -> None:
+        """`extra` is the one to name, where several bring the package."""
+        extra = extra or EXTRA_OF[package]
         super().__init__(
             f"this needs {_BRINGS[extra]}, which is not installed", hint=f"pip install 'sealcast[{extra}]'"
         )
@@ -299,15 +300,16 @@ _BRINGS: Final = {
 
 
 @contextmanager
-def extras_named() -> Iterator[None]:
-    """Turns the failed import of a package that an extra brings into `MissingExtra`."""
+def extras_named(extra: str | None = None) -> Iterator[None]:
+    """Turns the failed import of a package that an extra brings into `MissingExtra`. With `extra`, that one is named:
+    what is imported needs all of it, and several extras bring some of the packages."""
     try:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRA_OF:
             raise
-        raise MissingExtra(package) from None
+        raise MissingExtra(package, extra) from None
 
 
 # --- us ---------------------------------------------------------------------------------------

@@ -132,6 +132,20 @@ def test_a_client_on_another_machine_needs_no_extra(bare: Path, tmp_path: Path) 
             assert done.returncode == 0, (arguments, done.stderr)
             return done.stdout
 
+        # It is fit as it is; what would be missing is named with the extra that brings all of it.
+        fit, gateway = (
+            subprocess.run(
+                [bare / "sealcast", *command],
+                env={**own, "PATH": os.defpath, "SEALCAST_REALM": str(homes["ann"])},
+                capture_output=True,
+                text=True,
+                timeout=240,
+            )
+            for command in (["doctor", "--json"], ["gateway"])
+        )
+        assert fit.returncode == 0 and json.loads(fit.stdout)["fit"], fit.stdout
+        assert gateway.returncode == 1 and "pip install 'sealcast[gateway]'" in gateway.stderr, gateway.stderr
+
         client("ann", "subscription", "add", TOPIC, "--filter", "price < 120")
         client("nyse", "pub", TOPIC, text='{"attributes": {"price": 7}, "payload": "hello"}\n')
         world.pump()

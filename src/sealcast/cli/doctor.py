@@ -23,15 +23,17 @@ def doctor(
 ) -> None:
     """Try everything that Sealcast needs of this machine, and say what is missing and what to do about it.
 
-    This also looks at the realm, or at the working directory if there is no realm. The exit code is 1 if something
-    would not work.
+    This also looks at the realm, or at the working directory if there is no realm. In the home of somebody who joined
+    from here and runs no broker, Spark is not needed and not asked for. The exit code is 1 if something would not work.
     """
     from sealcast.pipeline.fitness import Finding, Level, examine
+    from sealcast.trust.certificates.roles import Role
 
-    around, findings = talk.realm_around(), list[Finding]()
+    around, findings, client = talk.realm_around(), list[Finding](), False
     if around is not None and not around.site.here:
+        client = not talk.has_joined(around, Role.BROKER)
         around = None  # a client's home: what there is to examine is where the realm is
-    for finding in examine(None if around is None else around.paths.root, spark=spark, told=_waiting):
+    for finding in examine(None if around is None else around.paths.root, spark=spark, client=client, told=_waiting):
         findings.append(finding)
         if not talk.given.json:
             _show(finding)

@@ -12,6 +12,7 @@ import typer
 
 from sealcast.cli import talk
 from sealcast.cli.metrics import PrometheusPort, PrometheusToken, asked_for
+from sealcast.errors import extras_named
 from sealcast.telemetry.logs import JsonLog
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def gateway(
     The log goes to stderr, one JSON document a line. SIGTERM ends it in good order. A renewed certificate is shown
     without a restart (SIGHUP: at once).
     """
-    from sealcast.gateway.running import GatewayService
+    with extras_named("gateway"):
+        from sealcast.gateway.running import GatewayService
     from sealcast.trust.handles import GatewayRealm
 
     host, _, port = listen.rpartition(":")

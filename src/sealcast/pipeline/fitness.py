@@ -68,13 +68,16 @@ class Finding:
     advice: str | None = None
 
 
-def examine(realm: Path | None, *, spark: bool, told: Callable[[str], None] = lambda check: None) -> Iterator[Finding]:
-    """Every question, about this machine and the directory a realm is in (or would be in)."""
+def examine(
+    realm: Path | None, *, spark: bool, client: bool = False, told: Callable[[str], None] = lambda check: None
+) -> Iterator[Finding]:
+    """Every question, about this machine and the directory a realm is in (or would be in). Of a `client`, which has
+    a home and runs no broker, nothing is asked that is about Spark."""
     where = realm if realm is not None else Path.cwd()
     questions: dict[str, Callable[[], Finding]] = {
         "python": python,
-        "packages": packages,
-        "java": java,
+        "packages": lambda: packages(spark=not client),
+        **({} if client else {"java": java}),
         "cores and memory": memory,
         "disk": lambda: disk(where),
         "syncs": lambda: syncs(where),
@@ -86,7 +89,7 @@ def examine(realm: Path | None, *, spark: bool, told: Callable[[str], None] = la
         "loopback": loopback,
         "open files": open_files,
         "clock": lambda: clock(realm),
-        **({"spark": run_spark} if spark else {}),
+        **({"spark": run_spark} if spark and not client else {}),
     }
     for name, ask in questions.items():
         told(name)
@@ -109,11 +112,11 @@ def python() -> Finding:
     return _either("python", fit, found, "use CPython 3.11, 3.12 or 3.13")
 
 
-def packages() -> Finding:
+def packages(*, spark: bool = True) -> Finding:
     wrong: list[str] = []
     count = 0
     for requirement, _, condition in (text.partition(";") for text in metadata.requires("sealcast") or ()):
-        if "extra ==" in condition and "'spark'" not in condition:
+        if "extra ==" in condition and not (spark and "'spark'" in condition):
             continue  # what only some need is asked for where it is needed
         name, bounds = _requirement(requirement)
         count += 1
@@ -129,10 +132,10 @@ def packages() -> Finding:
             importlib.import_module(module)
         except ImportError as error:
             wrong.append(f"{module} does not load: {error}")
-    found = (
-        "; ".join(wrong) or f"{count} as they should be, among them {_shown('pyspark')} and {_shown('cryptography')}"
-    )
-    return _either("packages", not wrong, found, "make setup, or pip install --upgrade 'sealcast[spark]'")
+    among = f"{_shown('pyspark')} and {_shown('cryptography')}" if spark else _shown("cryptography")
+    found = "; ".join(wrong) or f"{count} as they should be, among them {among}"
+    package = "'sealcast[spark]'" if spark else "sealcast"
+    return _either("packages", not wrong, found, f"make setup, or pip install --upgrade {package}")
 
 
 def _requirement(text: str) -> tuple[str, list[tuple[str, str]]]:
