@@ -25,12 +25,7 @@ from sealcast.pipeline.session import session
 spark = session("local[2]", app_name="sealcast tests", short_lived=True)
 run(sys.argv[1], once=sys.argv[2] == "once", spark=spark, limits={"max_frames_per_trigger": int(sys.argv[3])})
 """
-#: On Spark, however little there is to do: it is to be killed.
-_COMMAND: Final = """
-import sys
-from sealcast.cli.main import main
-main(["run", "--master", "local[2]", "--realm", sys.argv[1], *sys.argv[4:]])
-"""
+_COMMAND: Final = "import sys; from sealcast.cli.main import main; main(['run', '--realm', sys.argv[1], *sys.argv[4:]])"
 
 
 class Driver:

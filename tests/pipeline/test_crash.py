@@ -158,7 +158,7 @@ def test_kills_of_the_driver_at_random_moments(field: Field, tmp_path: Path, kil
             finally:
                 # Alone, as the kernel's memory killer would, or all at once; either way the next one starts at once.
                 driver.kill_driver() if dice.random() < 0.5 else driver.kill_all()
-    run(field.realm, [TOPIC], once=True)
+    _drain(field, log)
     assert all(driver.gone() for driver in drivers), "what a driver started ends with it"
     assert batches(field.paths.ledger) > kills
     _compare(field)
@@ -183,7 +183,7 @@ def test_kills_around_the_commit(field: Field, tmp_path: Path) -> None:
         # A record that was written and whose writer did not live to say so is found by the next, and counts.
         assert batches(field.paths.ledger) - before == committed, f"killed {point} the commit of its second batch"
         field.publish_round()
-    run(field.realm, [TOPIC], once=True)
+    _drain(field, log)
     _compare(field)
 
 
@@ -332,6 +332,14 @@ def _publishing(field: Field) -> Iterator[None]:
         done.set()
         thread.join()
     assert not trouble
+
+
+def _drain(field: Field, log: Path) -> None:
+    driver = Driver(field.realm.paths.root, log=log, once=True, frames=1000)
+    try:
+        assert driver.wait(PATIENCE) == 0, driver.told()[-3000:]
+    finally:
+        driver.kill_all()
 
 
 def _compare(field: Field) -> None:
