@@ -17,10 +17,11 @@ from typing import Any
 import cbor2
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256, SHA512
-from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PrivateKey, Suite
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 
@@ -61,8 +62,10 @@ def position_nonce(partition: int, offset: int, row: int) -> bytes:
 
 def receive_pair_key(private: bytes, sealed: bytes, topic: bytes, epoch: int, entity: str) -> bytes:
     info = parts(b"sealcast pair key", topic + epoch.to_bytes(8, "big") + entity.encode())
-    suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
-    return suite.decrypt(sealed, X25519PrivateKey.from_private_bytes(private), info=info)
+    halves = hashlib.shake_256(private).digest(96)
+    curve = X25519PrivateKey.from_private_bytes(halves[64:])
+    key = MLKEM768X25519PrivateKey(MLKEM768PrivateKey.from_seed_bytes(halves[:64]), curve)
+    return Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM).decrypt(sealed, key, info=info)
 
 
 # --- 4. messages --------------------------------------------------------------------------------

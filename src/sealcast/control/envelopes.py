@@ -36,9 +36,9 @@ from enum import IntEnum, StrEnum
 from typing import Any, Final, Protocol
 
 from sealcast.errors import CannotOpen, FrameRejected, Misuse, ReasonedRejection
-from sealcast.primitives import hpke
+from sealcast.primitives import kem as kems
 from sealcast.primitives.encoding import joined
-from sealcast.primitives.hpke import KemKey
+from sealcast.primitives.kem import EntityKey
 from sealcast.primitives.p256 import P256SigningKey
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.certificates import signed
@@ -53,7 +53,7 @@ ID_BYTES: Final = 16
 MAX_KIND_BYTES: Final = 48
 MAX_NAME_BYTES: Final = 64
 #: The largest bucket; everything that is asked or answered fits, or comes in parts.
-MAX_OPENED_BYTES: Final = MAX_ENVELOPE_BYTES - hpke.OVERHEAD_BYTES - 64
+MAX_OPENED_BYTES: Final = MAX_ENVELOPE_BYTES - kems.MAX_OVERHEAD_BYTES - 64
 MIN_OPENED_BYTES: Final = 2_048
 #: What an envelope may carry: the rest of the largest bucket is for the certificate and the fields around it.
 MAX_BODY_BYTES: Final = MAX_OPENED_BYTES - 16_384
@@ -112,7 +112,7 @@ class EnvelopeParty(Unpicklable):
     __slots__ = ("_newest", "kem", "name", "signer")
 
     def __init__(
-        self, name: str, certificate: bytes | Callable[[], bytes], signer: P256SigningKey, kem: KemKey
+        self, name: str, certificate: bytes | Callable[[], bytes], signer: P256SigningKey, kem: EntityKey
     ) -> None:
         """Certificates are renewed while services run: who runs for long gives a way to the newest, not one of them."""
         self.name = name
@@ -188,7 +188,7 @@ def seal(sender: EnvelopeParty, realm: bytes, to: EnvelopeRecipient, message: Co
     _check_fields(payload, message.way, Misuse)
     bound = _bound(message.way, realm)
     inside = signed.sign(sender.signer, sender.certificate, cbor.encode(payload), bound)
-    sealed = hpke.seal(to.kem_public, _padded(inside), bound, _place(to))
+    sealed = kems.seal(to.kem_public, _padded(inside), bound, _place(to))
     return cbor.encode([MAGIC, VERSION, int(message.way), sealed])
 
 
@@ -314,9 +314,9 @@ def _check_fields(fields: dict[int, Any], way: Direction, refuse: _Refuse) -> No
         text = fields[label]
         if not isinstance(text, str) or not 0 < len(text.encode()) <= most or not text.isprintable():
             raise refuse(f"field {label} has 1 to {most} printable bytes")
-    for label, size in ((_KEY, hpke.PUBLIC_BYTES), (_ID, ID_BYTES)):
-        if not isinstance(fields[label], bytes) or len(fields[label]) != size:
-            raise refuse(f"field {label} has {size} bytes")
+    for label, sizes in ((_KEY, kems.PUBLIC_SIZES), (_ID, (ID_BYTES,))):
+        if not isinstance(fields[label], bytes) or len(fields[label]) not in sizes:
+            raise refuse(f"field {label} has {' or '.join(map(str, sizes))} bytes")
     if not _is_int(fields[_TIME]) or not 0 <= fields[_TIME] <= MAX_TIME_MICROS:
         raise refuse("a time is in microseconds since 1970")
     topic = fields[_REPLY_TOPIC]

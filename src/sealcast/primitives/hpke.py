@@ -69,6 +69,11 @@ class KemKey(OwnKey):
 
     __slots__ = ()
 
+    @property
+    def curve(self) -> KemKey:
+        """This key: it is nothing but a key of the curve (`primitives.kem`)."""
+        return self
+
     def open(self, sealed: bytes, info: bytes, aad: bytes = b"") -> bytes:
         """What was sealed to this key under the same `info` and `aad`, or CannotOpen."""
         return opened(_SUITE, self._key, sealed, OVERHEAD_BYTES, info, aad)

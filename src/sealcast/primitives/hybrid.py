@@ -88,6 +88,12 @@ class HybridKey(ReceivingPrivateKey):
         self._key = MLKEM768X25519PrivateKey(lattice, curve)
         self.public = lattice.public_key().public_bytes_raw() + curve.public_key().public_bytes_raw()
 
+    @property
+    def curve(self) -> hpke.KemKey:
+        """Its X25519 half alone. Both KEMs hash what the curve gives with labels of their own, so that neither helps to
+        open what is sealed by the other."""
+        return hpke.KemKey(Secret(_expanded(self.private)[_MLKEM_SEED:]))
+
     def open(self, sealed: bytes, info: bytes, aad: bytes = b"") -> bytes:
         """What was sealed to this key under the same `info` and `aad`, or CannotOpen."""
         return hpke.opened(_SUITE, self._key, sealed, OVERHEAD_BYTES, info, aad)

@@ -160,4 +160,4 @@ MAX_PEER_LOG_ENTRIES: Final = 2_048
 # --- control topics ---------------------------------------------------------------------------
 
 #: A request or an answer: a bucket of a mebibyte at most, sealed, and what stands around it.
-MAX_ENVELOPE_BYTES: Final = (1 << 20) + 112
+MAX_ENVELOPE_BYTES: Final = (1 << 20) + 1_200

@@ -18,6 +18,7 @@ from typing import Final
 from sealcast.errors import CannotOpen, FilterRejected, Misuse
 from sealcast.primitives.aead import COMMITMENT_BYTES, TAG_BYTES
 from sealcast.primitives.hpke import OVERHEAD_BYTES
+from sealcast.primitives.kem import sealed_sizes
 from sealcast.primitives.secrets import KEY_BYTES
 from sealcast.wire.limits import MAX_SEALED_TEXT_CHARACTERS, MAX_TEXT_BYTES, MIN_TEXT_BYTES
 
@@ -25,8 +26,9 @@ MAGIC: Final = b"ST1"
 PREFIX: Final = "sealed-text:"
 KEY_ID_BYTES: Final = 16
 SALT_BYTES: Final = 16
-#: A key of 32 bytes, sealed to one entity.
+#: A key of 32 bytes, sealed to the X25519 key of its owner, and to a broker's receiving key of either kind.
 WRAPPED_KEY_BYTES: Final = KEY_BYTES + OVERHEAD_BYTES
+HANDED_KEY_SIZES: Final = sealed_sizes(KEY_BYTES)
 
 _LENGTH: Final = 4
 _KEY_END: Final = len(MAGIC) + KEY_ID_BYTES

@@ -26,6 +26,7 @@ from sealcast.errors import ParameterRejected, SchemaRejected
 from sealcast.model.schema import Schema
 from sealcast.primitives.encoding import joined
 from sealcast.trust.realm.changes import EVERYTHING, Access, Right
+from sealcast.trust.realm.rules.topics import MAX_SEALED_KEY_BYTES
 from sealcast.wire.limits import MAX_EPOCH, MAX_TEMPLATE_BYTES, MAX_TIME_MICROS, MAX_TOKEN_BYTES
 
 REGISTERED: Final = "center/registered"
@@ -38,7 +39,6 @@ SIGNATURE_BYTES: Final = 64
 MAX_PARTITIONS: Final = 1024
 #: Pair keys in one answer: of the epoch that is, and of those before it that one was given.
 MAX_KEYS: Final = 64
-MAX_SEALED_BYTES: Final = 512
 MAX_JSON_BYTES: Final = 262_144
 _CHALLENGE: Final = b"sealcast/1 challenge"
 _TOPIC_ID: Final = b"sealcast/1 topic id"
@@ -74,7 +74,7 @@ def _read_parameters(raw: Any) -> Mapping[str, object]:
     return given
 
 
-_KEYS: Final = rows(MAX_KEYS, natural(MAX_EPOCH), binary(1, MAX_SEALED_BYTES))
+_KEYS: Final = rows(MAX_KEYS, natural(MAX_EPOCH), binary(1, MAX_SEALED_KEY_BYTES))
 
 
 def _read_keys(value: Any) -> Mapping[int, bytes]:

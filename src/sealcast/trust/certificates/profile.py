@@ -2,7 +2,7 @@
 
     subject      O=<realm id, hex>, CN=<name>                    alternative name  sealcast:<realm id>/<name>
     subject key  P-256: signs requests, renewals, tokens         validity          seconds, both ends included
-    extension    {1: [role ...], 2: Ed25519, 3: X25519}          deterministic CBOR in an OCTET STRING, not critical
+    extension    {1: [role ...], 2: Ed25519, 3: receiving key}   deterministic CBOR in an OCTET STRING, not critical
     serial       generation of its issuer u16 | random, 14 bytes
     gateways     also the hosts they answer at as alternative names, and the one purpose of TLS servers
 
@@ -25,13 +25,13 @@ from typing import Final
 
 from sealcast.errors import CertificateRejected, FrameRejected, Misuse, Rejected
 from sealcast.model.names import NAME
-from sealcast.primitives import hpke, sign, x509
+from sealcast.primitives import kem, sign, x509
 from sealcast.trust.certificates.roles import Role
 from sealcast.wire import cbor
 
 #: The arc of a random UUID (ITU-T X.667): nobody assigns it, nobody else uses it.
 EXTENSION: Final = "2.25.276545802454633426058778120980713111353"
-#: Ours have about 600 bytes. Longer ones are refused unread.
+#: Ours have about 1,800 bytes, 600 where the receiving key is X25519 alone. Longer ones are refused unread.
 MAX_CERTIFICATE_BYTES: Final = 4096
 REALM_BYTES: Final = 16
 SERIAL_BYTES: Final = 16
@@ -47,6 +47,9 @@ _AUTHORITY_NAME: Final = re.compile(f"{ROOT_NAME}|{AUTHORITY_NAME}[1-9][0-9]{{0,
 
 _OCTET_STRING: Final = 0x04
 _LONG_FORM: Final = 0x80
+#: How DER writes a length of two bytes, and the most that an extension of ours has.
+_TWO_BYTES: Final = 0x82
+_MAX_EXTENSION: Final = 2_048
 _ROLES, _VERIFY_KEY, _KEM_PUBLIC = 1, 2, 3
 #: Written into certificates: a number is never given to another role.
 _ROLE_CODES: Final[Mapping[Role, int]] = {
@@ -96,7 +99,7 @@ class PublicKeys:
     identity: bytes
     #: Ed25519: frames are signed by it.
     verify_key: bytes
-    #: X25519: keys are sealed to it.
+    #: Keys are sealed to it: ML-KEM-768 with X25519, or X25519 alone (`primitives.kem`).
     kem_public: bytes
 
 
@@ -111,7 +114,7 @@ class Certificate:
     roles: frozenset[Role]
     #: P-256, a compressed point of 33 bytes.
     identity_key: bytes
-    #: Ed25519 and X25519, 32 bytes each; empty in an authority's own certificate.
+    #: Ed25519, and the receiving key; empty in an authority's own certificate.
     verify_key: bytes
     kem_public: bytes
     not_before_us: int
@@ -152,17 +155,26 @@ def encode_extension(roles: Iterable[Role], verify_key: bytes, kem_public: bytes
     if verify_key or kem_public:
         body |= {_VERIFY_KEY: verify_key, _KEM_PUBLIC: kem_public}
     value = cbor.encode(body)
-    if len(value) >= _LONG_FORM:
+    head = _head(len(value))
+    if head is None:
         raise Misuse("roles and keys do not fit the extension")
-    return bytes((_OCTET_STRING, len(value))) + value
+    return head + value
+
+
+def _head(size: int) -> bytes | None:
+    """How DER begins an octet string of this size; None for sizes that no extension of ours has."""
+    if 0 < size < _LONG_FORM:
+        return bytes((_OCTET_STRING, size))
+    return bytes((_OCTET_STRING, _TWO_BYTES)) + size.to_bytes(2, "big") if 256 <= size <= _MAX_EXTENSION else None
 
 
 def decode_extension(value: bytes) -> tuple[frozenset[Role], bytes, bytes]:
-    """Roles, Ed25519 and X25519 key. Only what `encode_extension` writes is read."""
-    if len(value) < 2 or value[0] != _OCTET_STRING or value[1] >= _LONG_FORM or value[1] != len(value) - 2:
+    """Roles, Ed25519 and receiving key. Only what `encode_extension` writes is read."""
+    start = 4 if value[1:2] == bytes((_TWO_BYTES,)) else 2
+    if value[:start] != _head(len(value) - start):
         raise refused(CertificateReason.PROFILE, "its extension holds no octet string of ours")
     try:
-        body = cbor.decode(value[2:], max_bytes=_LONG_FORM, max_depth=2, max_items=32)
+        body = cbor.decode(value[start:], max_bytes=_MAX_EXTENSION, max_depth=2, max_items=32)
     except FrameRejected as error:
         raise refused(CertificateReason.PROFILE, f"its extension is {error.message}") from None
     if not isinstance(body, dict) or set(body) not in ({_ROLES}, {_ROLES, _VERIFY_KEY, _KEM_PUBLIC}):
@@ -262,8 +274,8 @@ def check_keys(authority: bool, verify_key: bytes, kem_public: bytes) -> None:
         sign.VerifyKey(verify_key)
     except Rejected as error:
         raise refused(CertificateReason.KEYS, error.message) from None
-    if not hpke.is_usable(kem_public):
-        raise refused(CertificateReason.KEYS, "nothing can be sealed to its X25519 key")
+    if not kem.is_usable(kem_public):
+        raise refused(CertificateReason.KEYS, "nothing can be sealed to its receiving key")
 
 
 def check_name(

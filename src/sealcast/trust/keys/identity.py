@@ -13,6 +13,8 @@ from typing import Any, Final
 from sealcast.errors import CannotOpen, Corrupt, Misuse, NotFound
 from sealcast.primitives import p256
 from sealcast.primitives.hpke import KemKey
+from sealcast.primitives.hybrid import HybridKey
+from sealcast.primitives.kem import EntityKey
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.primitives.sign import SigningKey
 from sealcast.trust.certificates.certificate import PublicKeys
@@ -22,6 +24,8 @@ from sealcast.trust.statements import Author
 from sealcast.trust.vault import keyfile
 
 KIND: Final = "sealcast entity"
+#: Where a key file has the receiving key, by its kind: one of the two.
+_FIELDS: Final[Mapping[type[EntityKey], str]] = {HybridKey: "hybrid_private", KemKey: "x25519_private"}
 
 
 class Identity(Unpicklable):
@@ -29,18 +33,18 @@ class Identity(Unpicklable):
 
     __slots__ = ("kem", "key", "name", "signer")
 
-    def __init__(self, name: str, signer: SigningKey, kem: KemKey, key: p256.P256SigningKey) -> None:
+    def __init__(self, name: str, signer: SigningKey, kem: EntityKey, key: p256.P256SigningKey) -> None:
         self.name = name
         #: Signs frames (Ed25519).
         self.signer = signer
-        #: Opens what is sealed to this entity (X25519).
+        #: Opens what is sealed to this entity: hybrid, or X25519 where it was enrolled by an earlier release.
         self.kem = kem
         #: What its certificate is about (P-256): signs requests, renewals and whatever its role lets it sign.
         self.key = key
 
     @classmethod
     def generate(cls, name: str) -> Identity:
-        return cls(name, SigningKey.generate(), KemKey.generate(), p256.P256SigningKey.generate())
+        return cls(name, SigningKey.generate(), HybridKey.generate(), p256.P256SigningKey.generate())
 
     @classmethod
     def load(cls, path: Path, name: str) -> Identity:
@@ -59,7 +63,7 @@ class Identity(Unpicklable):
         """Out of a key file's body, an entity's own or of one of the realm's roles."""
         try:
             signer = SigningKey(Secret(bytes.fromhex(body["ed25519_seed"])))
-            kem = KemKey(Secret(bytes.fromhex(body["x25519_private"])))
+            kem = _receiving(body)
             key = p256.P256SigningKey(Secret(bytes.fromhex(body["p256_private"])))
             return cls(str(body["entity"]), signer, kem, key)
         except (KeyError, ValueError, TypeError, Misuse):
@@ -70,7 +74,7 @@ class Identity(Unpicklable):
         return {
             "entity": self.name,
             "ed25519_seed": self.signer.seed.reveal().hex(),
-            "x25519_private": self.kem.private.reveal().hex(),
+            _FIELDS[type(self.kem)]: self.kem.private.reveal().hex(),
             "p256_private": self.key.private.reveal().hex(),
         }
 
@@ -113,3 +117,12 @@ class Identity(Unpicklable):
     def pair_key(self, state: RealmState, topic: str, epoch: int | None = None) -> Secret:
         """The one that it shares with brokers."""
         return self.topic_keys(state, topic, epoch).pair
+
+
+def _receiving(body: Mapping[str, Any]) -> EntityKey:
+    """KeyError or ValueError when there is none, or more than one."""
+    found = [(kind, name) for kind, name in _FIELDS.items() if name in body]
+    if len(found) != 1:
+        raise ValueError("receiving keys")
+    ((kind, name),) = found
+    return kind(Secret(bytes.fromhex(body[name])))

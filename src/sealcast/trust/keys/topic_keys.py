@@ -22,10 +22,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sealcast.errors import CannotOpen, Misuse
-from sealcast.primitives import hpke, hybrid, kdf
+from sealcast.primitives import hybrid, kdf
+from sealcast.primitives import kem as kems
 from sealcast.primitives.groups import Exponent
 from sealcast.primitives.halves import MasterKey, UserPart, broker_half
-from sealcast.primitives.hpke import KemKey
+from sealcast.primitives.kem import EntityKey
 from sealcast.primitives.secrets import KEY_BYTES, Secret, Unpicklable
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import PublishPairKey, PublishTopicKey
@@ -101,7 +102,7 @@ class EntityKeys(NamedTuple):
     search: UserPart | None = None
 
 
-def open_entity_keys(kem: KemKey, sealed: bytes, topic_id: bytes, epoch: int, name: str) -> EntityKeys:
+def open_entity_keys(kem: EntityKey, sealed: bytes, topic_id: bytes, epoch: int, name: str) -> EntityKeys:
     """By the entity that they were sealed to; CannotOpen for anybody else, or when they were altered."""
     opened = kem.open(sealed, PAIR_KEY_INFO, place(topic_id, epoch, name))
     if len(opened) < KEY_BYTES:
@@ -159,7 +160,7 @@ class TopicKeys(Unpicklable):
                 master = MasterKey.derive(self._content, place(self.topic_id, self.epoch, ""))
                 keys += master.part(self.search_half(entity.name)).to_bytes()
         return PublishPairKey(
-            topic.name, self.epoch, entity.name, hpke.seal(entity.kem_public, keys, PAIR_KEY_INFO, at)
+            topic.name, self.epoch, entity.name, kems.seal(entity.kem_public, keys, PAIR_KEY_INFO, at)
         )
 
     def for_broker(self, topic: Topic, broker: Entity, by: ReceivingKey | None = None) -> PublishTopicKey:
@@ -167,7 +168,7 @@ class TopicKeys(Unpicklable):
         one in its certificate."""
         at = place(self.topic_id, self.epoch, broker.name)
         if by is None:
-            sealed = hpke.seal(broker.kem_public, self._key.reveal(), TOPIC_KEY_INFO, at)
+            sealed = kems.seal(broker.kem_public, self._key.reveal(), TOPIC_KEY_INFO, at)
         else:
             number = by.number.to_bytes(NUMBER_BYTES, "big")
             sealed = number + hybrid.seal(by.public, self._key.reveal(), TOPIC_KEY_INFO, number + at)

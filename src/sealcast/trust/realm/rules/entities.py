@@ -25,6 +25,8 @@ from sealcast.trust.realm.rules.names import check_name
 from sealcast.trust.realm.state import AnnouncedPeer, BrokerGateway, Entity
 
 KEY_BYTES: Final = 32
+#: X25519 alone, as earlier releases enrolled, and ML-KEM-768 with X25519.
+RECEIVING_KEY_SIZES: Final = (32, 1216)
 MAX_PEER_ANNOUNCEMENT_BYTES: Final = 704
 MAX_HOST_CHARACTERS: Final = 253
 
@@ -65,8 +67,9 @@ def enrol(draft: Draft, change: EnrolEntity) -> None:
         )
     if known is not None:
         raise Misuse(f"entity {change.name!r} is enrolled already")
-    if len(change.verify_key) != KEY_BYTES or len(change.kem_public) != KEY_BYTES:
-        raise Rejected(f"entity {change.name!r}: both public keys have {KEY_BYTES} bytes")
+    if len(change.verify_key) != KEY_BYTES or len(change.kem_public) not in RECEIVING_KEY_SIZES:
+        sizes = " or ".join(map(str, RECEIVING_KEY_SIZES))
+        raise Rejected(f"entity {change.name!r}: its keys have {KEY_BYTES} bytes to sign, {sizes} to receive by")
     if not change.roles or Role.AUTHORITY in change.roles:
         raise Misuse(f"entity {change.name!r}: an entity has a role, and the authority is none of the realm's")
     _check_certified(draft, change.name, change.certificate)

@@ -8,7 +8,7 @@ from sealcast.trust.certificates.roles import Role
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import HandFilterKey
 from sealcast.trust.realm.rules.draft import Draft, TopicTables
-from sealcast.wire.sealed_texts import KEY_ID_BYTES, WRAPPED_KEY_BYTES, is_sealed_text, key_id_of
+from sealcast.wire.sealed_texts import HANDED_KEY_SIZES, KEY_ID_BYTES, is_sealed_text, key_id_of
 
 
 def hand_filter_key(draft: Draft, change: HandFilterKey) -> None:
@@ -20,9 +20,10 @@ def hand_filter_key(draft: Draft, change: HandFilterKey) -> None:
             f"broker {broker.name!r} does not serve topic {change.topic!r}",
             hint=f"let it: sealcast topic serve {change.topic} {broker.name}",
         )
-    if len(change.id) != KEY_ID_BYTES or not any(change.id) or len(change.sealed) != WRAPPED_KEY_BYTES:
+    if len(change.id) != KEY_ID_BYTES or not any(change.id) or len(change.sealed) not in HANDED_KEY_SIZES:
         raise Misuse(
-            f"a filter key has an id of {KEY_ID_BYTES} bytes, not all zero, and is sealed in {WRAPPED_KEY_BYTES} bytes"
+            f"a filter key has an id of {KEY_ID_BYTES} bytes, not all zero, and is sealed in "
+            f"{' or '.join(map(str, HANDED_KEY_SIZES))} bytes"
         )
     if (change.id, broker.name) in tables.filter_keys.read:
         raise Misuse(f"broker {broker.name!r} was handed this filter key before")

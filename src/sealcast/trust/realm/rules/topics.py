@@ -23,7 +23,7 @@ from sealcast.trust.realm.topics import FIRST_EPOCH, ReceivingKey, Topic, TopicS
 GROUP_KEYS: Final = ("mosaic", "naive", "simple", "build-up", "clustered", "clustered-popular", "key-tree")
 MAX_PARTITIONS: Final = 1024
 TOPIC_ID_BYTES: Final = 16
-MAX_SEALED_KEY_BYTES: Final = 512
+MAX_SEALED_KEY_BYTES: Final = 1_600
 #: Of a topic's key that is sealed to a broker's receiving key (`keys.receiving`), and of such a key's public half.
 RECEIVED_KEY_BYTES: Final = 1176
 RECEIVING_KEY_BYTES: Final = 1216
