@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import sealcast.filters
+from sealcast.errors import FilterRejected
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 
@@ -30,6 +31,29 @@ def test_case(case: str) -> None:
     payload = attributes.pop("payload", None)
     result = evaluate(parse(text), attributes, None if payload is None else payload.encode())
     assert result is {"true": True, "false": False, "unknown": None}[answer]
+
+
+#: The rows that say where the standards differ: filter, event, our answer, what others say.
+DIFFERENCES = re.findall(r"^\| `(.+?)` \| `(\{.*?\})` \| (\w+) \| (.+) \|$", README, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("text", "event", "answer", "elsewhere"), DIFFERENCES, ids=[row[0] for row in DIFFERENCES])
+def test_difference(text: str, event: str, answer: str, elsewhere: str) -> None:
+    if answer == "refused":
+        with pytest.raises(FilterRejected):
+            parse(text)
+        return
+    tree, attributes = parse(text), json.loads(event)
+    expected = {"true": True, "false": False, "unknown": None}[answer]
+    assert evaluate(tree, attributes) is expected
+    assert elsewhere
+
+
+def test_the_differences_name_every_system() -> None:
+    told = " ".join(row[3] for row in DIFFERENCES)
+    assert len(DIFFERENCES) > 40 and all(name in told for name in ("RabbitMQ", "ActiveMQ", "Artemis", "Qpid", "CESQL"))
+    section = README.partition("## Where the standards differ")[2].partition("\n## ")[0]
+    assert section.count("\n| ") - 1 == len(DIFFERENCES), "a row that is no test"
 
 
 def test_python() -> None:
