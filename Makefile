@@ -7,7 +7,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 WARM := .venv/.warm
 
-.PHONY: help setup demo check test postgres install-postgres mosquitto install-mosquitto chromium install-chromium hosts mqtt-plugin softhsm install-softhsm kafka install-maven lint bench soak fuzz audit clean
+.PHONY: help setup demo check test postgres install-postgres mosquitto install-mosquitto chromium install-chromium hosts mqtt-plugin softhsm install-softhsm kafka install-maven lint docs bench soak fuzz audit clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make check   lint and the light tests: less than three minutes on two cores"
 	@echo "make test    lint and all tests but the long ones: about 25 minutes on two cores"
 	@echo "make lint    style, types and import rules"
+	@echo "make docs    the documentation as a site, with every link checked: build/docs/site/index.html"
 	@echo "make bench   measurements, each beside its reference"
 	@echo "make soak    the long tests: many kills, many events"
 	@echo "make fuzz    every parser under coverage guidance, FUZZ_SECONDS=30 each"
@@ -145,6 +146,11 @@ lint: $(READY)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
+# In an environment of its own, without Spark: docs/adr/0053-docs-site.md.
+docs: $(if $(filter .tools/%,$(UV)),$(UV))
+	@UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=.venv-docs $(UV) sync --frozen --no-default-groups --group docs --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	@.venv-docs/bin/python docs/site/build.py build/docs
+
 bench: $(READY) mqtt-plugin kafka
 	@$(BIN)/sealcast bench
 
@@ -162,4 +168,4 @@ audit: $(READY)
 	@$(BIN)/python -m tests.advisories
 
 clean:
-	rm -rf .fuzz mqtt-plugin/build .venv .tools .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .fuzz build mqtt-plugin/build .venv .venv-docs .tools .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
