@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sealcast import Event, Publisher, Realm, Schema
 from sealcast.console.serving import ConsoleService
@@ -87,7 +87,9 @@ class Served:
                 given["Content-Type"] = "application/x-www-form-urlencoded"
             connection.request(method, path, body or None, given)
             found = connection.getresponse()
-            return Answer(found.status, {k.lower(): v for k, v in found.getheaders()}, found.read().decode())
+            return Answer(
+                found.status, {k.lower(): v for k, v in found.getheaders()}, found.read().decode(errors="replace")
+            )
         finally:
             connection.close()
 
@@ -101,7 +103,7 @@ class Served:
 
 
 @contextmanager
-def serving(realm: Realm, viewer: Viewer | None = None, **settings: bool) -> Iterator[Served]:
+def serving(realm: Realm, viewer: Viewer | None = None, **settings: Any) -> Iterator[Served]:
     service = ConsoleService(realm, viewer or Viewer(), **settings)
     thread = threading.Thread(target=lambda: asyncio.run(service.run()), daemon=True)
     thread.start()

@@ -25,14 +25,14 @@ SUITES: Final[dict[str, tuple[str, ...]]] = {
         "end_to_end_path",
         "end_to_end_latency",
     ),
-    "ease": ("ease",),
+    "ease": ("ease", "ease_console"),
     "network": ("network_clients", "network_fan_out", "network_latency"),
     "searchable": ("searchable_prefilter", "searchable_match", "searchable_mqtt"),
 }
 
 
 #: Those that know smaller sizes, for a first look.
-QUICK: Final = frozenset({"ease", "end_to_end_subscriptions", *SUITES["network"]})
+QUICK: Final = frozenset({"ease", "ease_console", "end_to_end_subscriptions", *SUITES["network"]})
 
 
 def rows(suite: str, *, quick: bool = False) -> Iterator[BenchRow]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,6 +27,9 @@ def console(
     numeric: Annotated[
         bool, typer.Option("--numeric", help="Name the address in links, for browsers that lack *.localhost names.")
     ] = False,
+    figures: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where figures of the lab are kept [default: for this run only].")
+    ] = None,
 ) -> None:
     """Show the realm in a browser on this machine, until Ctrl-C.
 
@@ -45,7 +49,7 @@ def console(
     here = Realm(talk.open_realm().paths.root)
     if as_ is not None:
         here.identity(as_)
-    made = ConsoleService(here, Viewer(as_), host.strip("[]"), int(port), numeric=numeric)
+    made = ConsoleService(here, Viewer(as_), host.strip("[]"), int(port), numeric=numeric, figures=figures)
     if sys.stdin.isatty():
         threading.Thread(target=_links, args=(made.link,), daemon=True).start()
         talk.note("press Enter for another link; Ctrl-C ends the console")

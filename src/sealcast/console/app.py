@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import ExitStack
 from importlib import resources
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from starlette.applications import Starlette
@@ -16,17 +19,18 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from sealcast.clients.realm import Realm
-from sealcast.console import overview, sees, topic
+from sealcast.console import event, filters, overview, rights, sees, topic
 from sealcast.console.aside import Aside
-from sealcast.console.asked import asked_of, viewer_of
+from sealcast.console.asked import Asked, asked_of, viewer_of
 from sealcast.console.guard import COOKIE, Guard
-from sealcast.console.html import element
+from sealcast.console.html import Markup, element
 from sealcast.console.live import Live, Render
 from sealcast.console.pages import Link, page, said
+from sealcast.console.papers import Papers
 from sealcast.console.viewer import Viewer
 from sealcast.console.visits import Visits
 from sealcast.console.workers import Workers
-from sealcast.errors import NotFound, SealcastError
+from sealcast.errors import Misuse, NotFound, SealcastError
 from sealcast.gateway.problems import status_of
 
 #: The files that pages are drawn with, and what each is.
@@ -42,8 +46,12 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Console:
     """Everything that pages are made from: threads that look at the realm, and the looks that all share."""
 
-    def __init__(self, realm: Realm, *, prefix: str = "") -> None:
+    def __init__(self, realm: Realm, *, prefix: str = "", figures: Path | None = None) -> None:
+        """`figures` is where experiments of the lab put what they make."""
         self.workers = Workers(realm)
+        self._held = ExitStack()
+        kept = figures or Path(self._held.enter_context(TemporaryDirectory(prefix="sealcast-figures-")))
+        self.papers = Papers(kept)
         self.live = Live(self.workers)
         self.link = Link(prefix)
         self.aside = Aside()
@@ -52,6 +60,8 @@ class Console:
         await self.live.close()
         self.workers.close()
         self.aside.close()
+        self.papers.close()
+        self._held.close()
 
     # --- the first pages ------------------------------------------------------------------------------
 
@@ -87,6 +97,58 @@ class Console:
             return HTMLResponse(sees.result_part(sample, result))
         return page("Who sees what", viewer, sees.shown(sample, result, state, viewer, self.link), link=self.link)
 
+    async def filters(self, request: Request) -> Response:
+        asked, viewer = await asked_of(request), viewer_of(request)
+
+        def tried(realm: Realm) -> tuple[filters.Tried, Markup, list[str]]:
+            state = realm.state()
+            typed = filters.Tried(asked, state, viewer)
+            return typed, filters.result_part(realm, typed, viewer), viewer.topics(state)
+
+        typed, result, topics = await self.workers.run(tried)
+        if _wants_part(request):
+            return HTMLResponse(result)
+        return page("Filters", viewer, filters.shown(typed, result, topics, self.link), link=self.link)
+
+    async def event(self, request: Request) -> Response:
+        asked, viewer = await asked_of(request), viewer_of(request)
+        made = await self.workers.run(lambda realm: event.shown(realm, asked, viewer, self.link))
+        return page("An event", viewer, made, link=self.link)
+
+    async def rights(self, request: Request) -> Response:
+        asked, viewer = await asked_of(request), viewer_of(request)
+        made = await self.workers.run(lambda realm: rights.shown(realm, asked, viewer, self.link))
+        return page("Rights", viewer, made, link=self.link)
+
+    async def revoke(self, request: Request) -> Response:
+        return await self._act(request, lambda realm, asked: rights.revoked(realm, asked, self.link))
+
+    async def compromise(self, request: Request) -> Response:
+        return await self._act(request, lambda realm, asked: rights.compromised(realm, asked))
+
+    async def _act(self, request: Request, act: Callable[[Realm, Asked], Markup]) -> Response:
+        """What only an administrator does. The guard has seen that a page of ours asks."""
+        asked, viewer = await asked_of(request), viewer_of(request)
+        if not viewer.administers:
+            raise Misuse("this is for the realm's administrator")
+        made = await self.workers.run(lambda realm: act(realm, asked))
+        return HTMLResponse(made) if _wants_part(request) else page("Rights", viewer, made, link=self.link)
+
+    async def lab(self, request: Request) -> Response:
+        viewer = viewer_of(request)
+        return page("Lab", viewer, self.papers.shown(self.link, runs=viewer.administers), link=self.link)
+
+    async def experiment(self, request: Request) -> Response:
+        viewer, name = viewer_of(request), "{paper}/{figure}".format(**request.path_params)
+        if request.method == "POST":
+            if not viewer.administers:
+                raise Misuse("this is for the realm's administrator")
+            self.papers.start(name)
+        return page("Lab", viewer, self.papers.one(name, self.link, runs=viewer.administers), link=self.link)
+
+    async def figure(self, request: Request) -> Response:
+        return Response(self.papers.figure(request.path_params["name"]), media_type="image/png")
+
     def _stream(self, name: str, render: Render) -> Response:
         return StreamingResponse(self.live.watch(name, render), media_type="text/event-stream")
 
@@ -97,6 +159,14 @@ class Console:
             _get("/topics/{topic}", self.topic),
             _get("/live/topics/{topic}", self.live_topic),
             _get("/sees", self.sees),
+            _get("/filters", self.filters),
+            _get("/event", self.event),
+            _get("/rights", self.rights),
+            Route("/rights/revoke", self.revoke, methods=["POST"]),
+            Route("/rights/compromise", self.compromise, methods=["POST"]),
+            _get("/lab", self.lab),
+            _get("/lab/figures/{name}", self.figure),
+            Route("/lab/{paper}/{figure}", self.experiment, methods=["GET", "POST"]),
             _get("/assets/{name}", asset),
         ]
 

@@ -17,6 +17,10 @@ from sealcast.console.viewer import Viewer
 NAVIGATION: Final = (
     ("/", "Overview"),
     ("/sees", "Who sees what"),
+    ("/event", "An event"),
+    ("/filters", "Filters"),
+    ("/rights", "Rights"),
+    ("/lab", "Lab"),
 )
 
 

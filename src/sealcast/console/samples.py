@@ -40,10 +40,14 @@ EXAMPLE: Final = Schema.from_json(
         ]
     }
 )
+EXAMPLE_VALUES: Final = {"ward": "oncology", "pulse": "118"}
+EXAMPLE_PAYLOAD: Final = "The patient is Mrs. Jones, room 12."
 
 
 def first_values(schema: Schema) -> dict[str, str]:
     """Values that a schema admits, for a form that nobody has filled in yet."""
+    if schema is EXAMPLE:
+        return dict(EXAMPLE_VALUES)
     return {each.name: _first(each) for each in schema.attributes}
 
 

@@ -12,8 +12,17 @@ from typing import Final, NamedTuple
 from sealcast.console.asked import Asked
 from sealcast.console.hexdump import dump
 from sealcast.console.html import Child, Markup, element, join
-from sealcast.console.pages import Link, badge, section, table
-from sealcast.console.samples import EXAMPLE, PAYLOAD, event_of, fields, first_values, matching, unmatching
+from sealcast.console.pages import Link, badge, pairs, section, table
+from sealcast.console.samples import (
+    EXAMPLE,
+    EXAMPLE_PAYLOAD,
+    PAYLOAD,
+    event_of,
+    fields,
+    first_values,
+    matching,
+    unmatching,
+)
 from sealcast.console.topic import explained
 from sealcast.console.viewer import Viewer
 from sealcast.errors import Misuse, Rejected
@@ -55,7 +64,7 @@ class Sample:
         protection = topic.protection if topic is not None and own else PROTECTIONS[chosen]()
         typed = {each.name: asked(f"a.{each.name}") for each in schema.attributes}
         values = typed if any(typed.values()) else first_values(schema)
-        payload = asked("payload", PAYLOAD)[:MAX_PAYLOAD]
+        payload = asked("payload", PAYLOAD if topic is not None else EXAMPLE_PAYLOAD)[:MAX_PAYLOAD]
         return cls(name, schema, protection, values, payload, asked("filter"), not asked("filter"))
 
     def event(self) -> Event:
@@ -226,12 +235,18 @@ def _reader(party: SeenBy) -> Markup:
 
 def _read(party: SeenBy) -> Markup:
     """What a party reads, as it reads it."""
-    facts: list[tuple[str, str]] = [(name, str(value)) for name, value in (party.attributes or {}).items()]
+    own = party.role in ("publisher", "subscriber")
+    facts = [(name, _said(str(value), own)) for name, value in (party.attributes or {}).items()]
     if party.payload is not None:
         readable = party.payload.decode(errors="replace")
-        facts.append(("payload", readable if readable.isprintable() else f"{len(party.payload)} sealed bytes"))
+        sealed = element("span", f"{len(party.payload)} sealed bytes", class_="sealed")
+        facts.append(("payload", _said(readable, own) if readable.isprintable() else sealed))
     if party.filter is not None:
-        facts.append(("filter", party.filter))
+        facts.append(("filter", _said(party.filter, own)))
     if not facts:
         return element("p", "It reads nothing of it.", class_="good")
-    return element("dl", *((element("dt", name), element("dd", element("mark", value))) for name, value in facts))
+    return pairs(facts)
+
+
+def _said(words: str, own: bool) -> Markup:
+    return element("mark", words, class_="own" if own else None)

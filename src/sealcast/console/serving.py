@@ -13,6 +13,7 @@ import signal
 import socket
 import threading
 from contextlib import suppress
+from pathlib import Path
 from secrets import token_hex
 from typing import Final
 
@@ -35,7 +36,16 @@ DRAIN_S: Final = 2
 class ConsoleService:
     """One console. `run` serves until it is asked to stop."""
 
-    def __init__(self, realm: Realm, viewer: Viewer, host: str = "127.0.0.1", port: int = 0, *, numeric: bool = False):
+    def __init__(
+        self,
+        realm: Realm,
+        viewer: Viewer,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        numeric: bool = False,
+        figures: Path | None = None,
+    ) -> None:
         """It listens from now on; port 0 takes a free one. With `numeric`, its links name the address itself: for
         browsers that cannot find names under `localhost`."""
         if not _is_loopback(host):
@@ -43,7 +53,7 @@ class ConsoleService:
                 f"{host} is not this machine alone, and a console speaks no TLS",
                 hint="for browsers elsewhere: sealcast gateway --console",
             )
-        self._realm, self._viewer = realm, viewer
+        self._realm, self._viewer, self._figures = realm, viewer, figures
         self._socket: socket.socket = listen(host, port)
         self.port = int(self._socket.getsockname()[1])
         shown = f"[{host}]" if ":" in host else host
@@ -59,7 +69,7 @@ class ConsoleService:
 
     async def run(self) -> None:
         """Serves until SIGTERM, Ctrl-C or `stop`."""
-        console = Console(self._realm)
+        console = Console(self._realm, figures=self._figures)
         config = Config(
             guarded(console, self.visits, self._viewer, frozenset({self.host})),
             http="httptools",

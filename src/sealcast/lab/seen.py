@@ -187,9 +187,8 @@ def _thief(realm: Realm, words: Mapping[str, bytes]) -> SeenBy:
     root = realm.paths.root
     files = [path for path in sorted(root.rglob("*")) if path.is_file() and not _LOCKED & set(_parts(path, root))]
     held = Held(f"{len(files)} files of the realm", b"".join(path.read_bytes() for path in files))
-    frames = next(
-        path for path in files if path.suffix == ".seg" and "frames" in _parts(path, root) and path.stat().st_size
-    )
+    logs = [path for path in files if path.suffix == ".seg" and "frames" in _parts(path, root)]
+    frames = max(logs, key=lambda path: path.stat().st_size)
     return _with(words, SeenBy("a thief of the disk", "thief", (held, Held("the frame log", frames.read_bytes()))))
 
 
