@@ -154,6 +154,21 @@ def test_a_frontier_cut_at_any_length_loses_nothing(log_directory: Path, tmp_pat
         shutil.rmtree(copy)
 
 
+def test_a_writer_that_dies_in_its_first_frontier_leaves_an_empty_log(log_directory: Path, tmp_path: Path) -> None:
+    """Half of the first copy that readers go by, and no second one. If there are records, it is damage."""
+    new = tmp_path / "new"
+    EmbeddedLog(new, segment_bytes=SEGMENT_BYTES).close()
+    for directory in (new, log_directory):
+        raw = (directory / "frontier").read_bytes()
+        (directory / "frontier").write_bytes(raw[:1024] + bytes(512) + raw[1536 : 1536 + 40])
+    assert _read(new) == []
+    with EmbeddedLog(new, segment_bytes=SEGMENT_BYTES) as log:
+        log.append(RECORDS[:1])
+    assert _read(new) == RECORDS[:1]
+    with pytest.raises(Corrupt, match="the frontier is lost; records are there"):
+        _read(log_directory)
+
+
 def test_a_damaged_frontier_forbids_cutting_the_tail(log_directory: Path) -> None:
     """Two faults at once: then a broken last record may be an acknowledged one, and is not thrown away."""
     last = max(log_directory.glob("*.seg"))

@@ -84,7 +84,9 @@ class Frontier(files.OpenFile):
         newest = _newest(slots)
         if newest is not None:
             return newest.mark
-        if any(slot.damaged for slot in slots):
+        # A writer that dies in the middle of its very first copy leaves half of it, and nothing where the second would
+        # be. Nothing was said to be durable then: both copies are written before that (`rewrite`).
+        if all(slot.damaged for slot in slots):
             raise Corrupt(
                 f"{self.path}: neither copy of the durable frontier is what was written",
                 hint="open the log for appending: if its records are whole, the frontier is made again",
