@@ -120,7 +120,7 @@ def _labels(condition: Condition, schema: Schema) -> Markup:
 def _protections(tried: Tried) -> Markup:
     rows: list[tuple[Child, ...]] = []
     for name, kind in PROTECTIONS.items():
-        own = tried.name and tried.topic.protection.name == name
+        own = tried.name and type(tried.topic.protection) is kind
         protection = tried.topic.protection if own else kind()
         side = client_side(protection)
         try:

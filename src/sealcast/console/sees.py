@@ -60,7 +60,7 @@ class Sample:
         chosen = asked("protection") or (topic.protection.name if topic is not None else next(iter(PROTECTIONS)))
         if chosen not in PROTECTIONS:
             raise Misuse(f"there is no protection {chosen!r}")
-        own = topic is not None and topic.protection.name == chosen
+        own = topic is not None and type(topic.protection) is PROTECTIONS[chosen]
         protection = topic.protection if topic is not None and own else PROTECTIONS[chosen]()
         typed = {each.name: asked(f"a.{each.name}") for each in schema.attributes}
         values = typed if any(typed.values()) else first_values(schema)
