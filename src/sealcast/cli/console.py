@@ -37,7 +37,8 @@ def console(
     else can open the console, and nothing on its pages comes from elsewhere.
 
     An administrator sees how topics stand, who may read what, and why events went where they did. Events themselves
-    are shown to a reader, with its own keys: give --as. For browsers on other machines: sealcast gateway --console.
+    are shown to a reader, with its own keys: give --as. For a browser on another machine, give a port and
+    forward it: ssh -L 7790:127.0.0.1:7790 HOST.
     """
     from sealcast.clients.realm import Realm
     from sealcast.console.serving import ConsoleService

@@ -1,4 +1,4 @@
-"""The console: a realm as a web page, for `sealcast console` and `sealcast gateway --console`.
+"""The console: a realm as web pages, for `sealcast console`.
 
     browser ──> guard (host, origin, session) ──> app (routes) ──> a page (overview, topic, sees, ...)
                                                       └── live: one look at the realm a second, for all open pages

@@ -51,7 +51,7 @@ class ConsoleService:
         if not _is_loopback(host):
             raise Misuse(
                 f"{host} is not this machine alone, and a console speaks no TLS",
-                hint="for browsers elsewhere: sealcast gateway --console",
+                hint="for a browser elsewhere, forward its port over SSH: ssh -L 7790:127.0.0.1:7790 HOST",
             )
         self._realm, self._viewer, self._figures = realm, viewer, figures
         self._socket: socket.socket = listen(host, port)
