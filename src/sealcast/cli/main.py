@@ -62,6 +62,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
         "pub": Command("pub:app", "publish events from stdin, one JSON object per line"),
         "sub": Command("sub:app", "open the events that a subscriber gets, one JSON object per line"),
         "group": Command("group:app", "show and remove groups of processes that share a subscriber's events"),
+        "dead-letters": Command("dead_letters:app", "list and replay events that a reader put aside"),
         "mqtt": Command("mqtt:app", "carry sealed topics over MQTT: bridge, broker, mosquitto"),
         "replay": Command("replay:app", "replay a span of the past for a reader, under its present rights"),
         "peer": Command("peer:app", "run and show the peers of topics without brokers"),

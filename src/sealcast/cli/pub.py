@@ -61,6 +61,9 @@ def pub(
     format: Annotated[
         Format | None, typer.Option(help="What the input is; without it, the ending of FILE says so, or it is jsonl.")
     ] = None,
+    cloudevents: Annotated[
+        bool, typer.Option("--cloudevents", help="Lines are CloudEvents 1.0 in structured JSON.")
+    ] = False,
     broker: Annotated[
         str, typer.Option(metavar="BROKER", help="Where to publish: a broker that serves the topic.")
     ] = "broker",
@@ -80,6 +83,9 @@ def pub(
     payload. Prints each event's position (partition/offset/row), when it is durable. A line or row that is no event, or
     that the topic's schema does not admit, is named and skipped; the others are published, and the exit code is 1.
     While a gateway cannot be reached, events are queued on this disk.
+
+    With --cloudevents, a line is a CloudEvent. All of it is sealed as the payload; attributes of the topic's schema are
+    taken from its attributes of the same name, or else from the members of its data.
     """
     from sealcast.clients.publisher import Publisher
 
@@ -88,16 +94,18 @@ def pub(
         raise typer.BadParameter(
             "NAME=VALUE and --payload are one event, --file and --format are input: give one of them"
         )
+    if cloudevents and (one or format not in (None, Format.JSONL)):
+        raise typer.BadParameter("--cloudevents are lines of JSON: leave NAME=VALUE, --payload and --format away")
     form = format or _ENDINGS.get(file.suffix.lower() if file is not None else "", Format.JSONL)
     if not one and file is None and form is Format.JSONL and sys.stdin.isatty():
         talk.note('a line each {"attributes": {...}, "payload": "text"}; end with Ctrl-D')
     job = _Job(readers, "event" if one else "line" if form in (Format.JSONL, Format.CSV) else "row")
     with (
         traces_to(traces) as traced,
-        Publisher(talk.open_realm(afar=True), topic, as_=as_, broker=broker, traces=traced) as publisher,
+        Publisher(talk.open_entity_realm(), topic, as_=as_, broker=broker, traces=traced) as publisher,
     ):
         schema = publisher.realm.state().topic(topic).schema
-        total, batches = _one(words or [], payload, schema) if one else _opened(form, file, schema)
+        total, batches = _one(words or [], payload, schema) if one else _opened(form, file, schema, cloudevents)
         with talk.progress("publishing", total) as bar, job.accounted():
             for batch in batches:
                 job.publish(publisher, batch)
@@ -114,16 +122,20 @@ def _one(words: list[str], payload: str | None, schema: Schema) -> tuple[int, It
     return 1, iter([one_event(words, payload, schema)])
 
 
-def _opened(form: Format, file: Path | None, schema: Schema) -> tuple[int | None, Iterator[LineBatch]]:
+def _opened(
+    form: Format, file: Path | None, schema: Schema, cloudevents: bool
+) -> tuple[int | None, Iterator[LineBatch]]:
     """How much input there is, if that is known, and the input in batches."""
     from sealcast.cli import pub_lines, pub_tables
 
-    if form is Format.PARQUET:
+    if form is Format.PARQUET and not cloudevents:
         return pub_tables.parquet(file, schema)
     if form is Format.ARROW:
         return pub_tables.arrow(file, schema)
     descriptor = sys.stdin.fileno() if file is None else os.open(file, os.O_RDONLY)
     size = os.fstat(descriptor).st_size or None
+    if cloudevents:
+        return size, pub_lines.cloudevent_lines(descriptor, schema)
     if form is Format.CSV:
         return size, pub_lines.csv_lines(descriptor, schema)
     return size, pub_lines.json_lines(descriptor, schema)

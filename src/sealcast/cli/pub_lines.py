@@ -58,6 +58,15 @@ def json_lines(descriptor: int, schema: Schema) -> Iterator[LineBatch]:
         yield _parsed(numbered, partial(parse, schema=schema), done)
 
 
+def cloudevent_lines(descriptor: int, schema: Schema) -> Iterator[LineBatch]:
+    """A CloudEvent a line, in structured JSON."""
+    from sealcast.model.cloudevents import to_event
+
+    for first, lines, done in _batches(descriptor):
+        numbered = ((number, line) for number, line in enumerate(lines, first) if line.strip())
+        yield _parsed(numbered, lambda line: to_event(line, schema.names), done)
+
+
 def one_event(words: Sequence[str], payload: str | None, schema: Schema) -> LineBatch:
     """One event from words such as symbol=IBM; an empty value is NULL, as in CSV."""
     attributes = dict[str, object]()

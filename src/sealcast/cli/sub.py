@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from sealcast.clients.subscriber import Subscriber
     from sealcast.errors import CannotOpen
     from sealcast.model.event import OpenedEvent, Position
-    from sealcast.trust.deployment import Realm
+    from sealcast.trust.handles import EntityRealm
 
 Write = Callable[[Sequence["OpenedEvent"]], None]
+Shown = Callable[["OpenedEvent"], dict[str, object]]
 app = talk.Commands()
 
 EVENTS_PER_ACK: Final = 1_000
@@ -50,6 +51,7 @@ FormatOption = Annotated[
         help="A line of text instead of JSON: '{publisher} {attributes[symbol]} {payload}'. A wrong name lists all.",
     ),
 ]
+CloudEventsOption = Annotated[bool, typer.Option("--cloudevents", help="Print CloudEvents 1.0 in structured JSON.")]
 GroupOption = Annotated[
     str | None,
     typer.Option(
@@ -68,6 +70,9 @@ SpacingOption = Annotated[
 ]
 FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")]
 AckOption = Annotated[bool, typer.Option("--ack/--no-ack", help="Move the cursor past what was printed.")]
+DeadOption = Annotated[
+    bool, typer.Option("--dead-letters", help="Put aside what does not open, and go on: see `sealcast dead-letters`.")
+]
 SkipOption = Annotated[bool, typer.Option("--skip-unopenable", help="Report what does not open, and go on.")]
 
 
@@ -87,7 +92,9 @@ def sub(
     skip: SkipOption = False,
     spacing: SpacingOption = None,
     format: FormatOption = None,
+    cloudevents: CloudEventsOption = False,
     group: GroupOption = None,
+    dead_letters: DeadOption = False,
     traces: TracesTo = None,
 ) -> None:
     """Open the events a subscriber gets, one JSON object a line, from its durable cursor on.
@@ -102,8 +109,8 @@ def sub(
     where a new one begins. What a member got and did not acknowledge goes to another one when it ends.
     """
     from sealcast.cli.subscription import warn_of_suspensions
-    from sealcast.clients.realm import side_of
     from sealcast.clients.subscriber import Subscriber
+    from sealcast.protections.port import client_side
 
     _refuse_contradictions(follow, to, spacing, format)
     _refuse_in_groups(group, to, spacing, ack)
@@ -111,19 +118,22 @@ def sub(
     until = None if to is None else microseconds(to, "--to")
     ack = ack and to is None  # a look at the past is no reason to skip what lies before it
     delay_us = None if spacing is None else _delay_us(spacing)
-    here, failed = talk.open_realm(afar=True), list[str]()
-    write = _writer(here, topic, format)
+    here, failed = talk.open_entity_realm(), list[str]()
+    if cloudevents and format is not None:
+        raise typer.BadParameter("--cloudevents prints JSON, --format lines of text: give one of them")
+    shown = _shown(topic, cloudevents)
+    write = _writer(here, topic, format, shown)
     if filter is not None:
-        _ensure(here, topic, as_, filter)
+        _ensure(topic, as_, filter)
 
     def report(position: Position, error: CannotOpen) -> None:
         failed.append(str(position))
         talk.warn(f"event {position} does not open: {error.message}")
 
-    skipped = report if skip else None
+    skipped = report if skip or dead_letters else None
     warn_of_suspensions(here, topic, as_)
     with (
-        side_of(here, topic).key_asker(here, topic, as_) as ask,
+        client_side(here.state().topic(topic).protection).key_asker(here, topic, as_) as ask,
         traces_to(traces) as traced,
         Subscriber(
             here,
@@ -136,12 +146,13 @@ def sub(
             traces=traced,
             group=group,
             peek=not ack,
+            dead_letters=dead_letters,
         ) as subscriber,
     ):
         if subscriber.trouble is not None:
             talk.warn(f"its broker was not told what is wanted: {subscriber.trouble.message}")
         if talk.given.json:
-            _emit(subscriber, count, ack, failed)
+            _emit(subscriber, count, ack, failed, shown)
         elif delay_us is not None:
             _print_spaced(subscriber, write, delay_us, count, ack)
         else:
@@ -149,11 +160,11 @@ def sub(
         _tell(subscriber)
 
 
-def _emit(subscriber: Subscriber, count: int | None, ack: bool, failed: Sequence[str]) -> None:
+def _emit(subscriber: Subscriber, count: int | None, ack: bool, failed: Sequence[str], shown: Shown) -> None:
     """One document of all events. `failed` are those that did not open by the time that it is written."""
     events = _collect(subscriber, count)
     told = {"unopenable": failed, "dropped": dataclasses.asdict(subscriber.dropped)}
-    talk.emit({"events": [describe(e) for e in events], **told})
+    talk.emit({"events": [shown(e) for e in events], **told})
     if ack:
         subscriber.ack()
     if failed:
@@ -190,10 +201,10 @@ def _refuse_in_groups(group: str | None, to: str | None, spacing: str | None, ac
         raise typer.BadParameter("--group is for work that is done once: leave --to, --spacing and --no-ack away")
 
 
-def _writer(here: Realm, topic: str, format: str | None) -> Write:
+def _writer(here: EntityRealm, topic: str, format: str | None, shown: Shown) -> Write:
     """What prints events: as JSON Lines, or by a template, which is checked now."""
     if format is None:
-        return lambda events: talk.say_lines(map(describe, events))
+        return lambda events: talk.say_lines(map(shown, events))
     from sealcast.cli.templates import LineTemplate
 
     template = LineTemplate(format, here.state().topic(topic).schema)
@@ -203,6 +214,15 @@ def _writer(here: Realm, topic: str, format: str | None) -> Write:
             talk.say("\n".join(map(template.line, events)))
 
     return write
+
+
+def _shown(topic: str, cloudevents: bool) -> Shown:
+    """An event as JSON: in our own words, or as a CloudEvent."""
+    if not cloudevents:
+        return describe
+    from sealcast.model.cloudevents import from_event
+
+    return lambda event: from_event(event, topic)
 
 
 def describe(event: OpenedEvent) -> dict[str, object]:
@@ -225,10 +245,11 @@ def describe(event: OpenedEvent) -> dict[str, object]:
     return body
 
 
-def _ensure(here: Realm, topic: str, subscriber: str, filter: str) -> None:
+def _ensure(topic: str, subscriber: str, filter: str) -> None:
     from sealcast.cli.subscription import subscribe
     from sealcast.clients.realm import side_of
 
+    here = talk.open_realm(afar=True)
     side = side_of(here, topic)
     own = [each.filter for each in side.listed(here, topic, subscriber)]
     if filter not in own:

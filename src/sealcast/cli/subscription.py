@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sealcast.log.suspended import SuspensionNote
     from sealcast.protections.port import Interest
     from sealcast.trust.deployment import Realm
+    from sealcast.trust.handles import EntityRealm
 
 app = talk.Commands("Add, list, move and remove subscriptions.")
 
@@ -127,7 +128,7 @@ def described(here: Realm, interests: Iterable[Interest]) -> list[dict[str, obje
     return documents
 
 
-def suspensions(here: Realm, topic: str) -> dict[str, SuspensionNote]:
+def suspensions(here: EntityRealm, topic: str) -> dict[str, SuspensionNote]:
     """By subscription, those that got nothing of some pieces: their filters ask for too much work, or cannot be
     read."""
     serving, site = here.state().serving(topic), here.site
@@ -136,7 +137,7 @@ def suspensions(here: Realm, topic: str) -> dict[str, SuspensionNote]:
     return {id: note for each in found for id, note in each.items()}
 
 
-def warn_of_suspensions(here: Realm, topic: str, subscriber: str | None = None) -> None:
+def warn_of_suspensions(here: EntityRealm, topic: str, subscriber: str | None = None) -> None:
     """Tells owners what they did not get, and why."""
     living = here.state().topic_state(topic).subscriptions
     for id, told in suspensions(here, topic).items():

@@ -26,7 +26,7 @@ from sealcast.errors import Corrupt, FrameRejected, Misuse, NotFound
 from sealcast.log import groups
 from sealcast.log.cursor import Cursor
 from sealcast.log.group_statement import LABEL, SHARES, GroupName, GroupStatement, ShareMark, StayPlace, digest, parse
-from sealcast.log.groups import Group, GroupFile, ShareLost, ShareState, SignedAck
+from sealcast.log.groups import ConsumerGroup, GroupFile, ShareLost, ShareState, SignedAck
 from sealcast.log.had import EventId, Had
 from sealcast.log.mailbox import Part
 from sealcast.primitives.sign import SigningKey, VerifyKey
@@ -58,7 +58,7 @@ class _Share:
     giving: bool = False
 
 
-def group_of(realm: EntityRealm, topic: str, reader: str, name: str) -> Group:
+def group_of(realm: EntityRealm, topic: str, reader: str, name: str) -> ConsumerGroup:
     """Where a group's state is. A reader that is its own peer has its mail on its own machine, and its groups there."""
     if not re.fullmatch(groups.NAME, name):
         raise Misuse(f"{name!r} cannot name a group: letters, digits, dot, dash and underscore, at most 64")

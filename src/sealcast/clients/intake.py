@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sealcast.errors import EventRejected, Misuse
 from sealcast.model.bounded import bounded
 from sealcast.model.event import DEFAULT_CONTENT_TYPE, MAX_CONTENT_TYPE_LENGTH, MAX_PAYLOAD_BYTES, Event, own_column
 from sealcast.model.schema import Schema
 from sealcast.protections.checked import CheckedBatch, CheckedColumns, CheckedEvent, CheckedRows, Refusals
+from sealcast.wire.computing import pc
 from sealcast.wire.given import is_binary, is_text, physical_column, physical_values
 from sealcast.wire.layout import arrow_schema, plain
 

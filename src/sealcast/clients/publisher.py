@@ -21,10 +21,8 @@ from sealcast.clients.intake import Given, taken
 from sealcast.clients.intake import admissible as admissible
 from sealcast.clients.lanes import Lane
 from sealcast.clients.lanes import partition_of as partition_of
-from sealcast.control.standings import ask_standing
 from sealcast.control.wallet import Held, Wallet
 from sealcast.errors import Busy, EventRejected, Misuse, Queued
-from sealcast.filters.readers import predicate
 from sealcast.log.closing import Closing
 from sealcast.log.lane_log import Confirmation, LaneLog
 from sealcast.model.bounded import bounded
@@ -228,6 +226,8 @@ class Publisher(Closing):
         state, ask = self.realm.state(), self._wallet.correspondent.ask_broker
         place = (self.realm.id, state.topic(self.topic).id, broker)
         key = gates.verify_key_of(state, broker)
+        from sealcast.control.standings import ask_standing
+
         said = ask_standing(partial(ask, broker), place, self.topic, partition, frames, key)
         return [str(each.standing) for each in said.told], said.evidence
 
@@ -330,6 +330,8 @@ class Publisher(Closing):
                 f"who may open an event of topic {self.topic!r} cannot be narrowed: it is protected by "
                 f"{protection.name!r}, and {protection.lacks['readers']}"
             )
+        from sealcast.filters.readers import predicate
+
         predicate(readers)
 
     def _append(self, batches: Iterable[CheckedBatch], readers: str = "") -> Positions:

@@ -2,6 +2,7 @@
 
     poll() or iteration         events, in order; the cursor stays
     poll_arrow(), to_arrow()    the same, in columns
+    reject(event, why)          it cannot be processed: put aside as a dead letter, so that reading goes on
     ack()                       everything handed out so far is done with: durable, and never handed out again
     group=NAME                  several processes share the mailbox: each event goes to one of them (`group.py`)
 
@@ -31,9 +32,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from sealcast.clients.group import IDLE_TURN_S, GroupMember
 from sealcast.errors import CannotOpen, Misuse, Poisoned, Rejected, SealcastError, Unavailable
 from sealcast.log.closing import Closing
+from sealcast.log.dead_letters import DeadLetter, DeadLetters
 from sealcast.log.had import Had
 from sealcast.log.mailbox import Part
 from sealcast.log.reading import ReadingClaim
@@ -49,6 +50,7 @@ from sealcast.trust.realm.state import RealmState
 from sealcast.wire.handed import columns_of
 
 if TYPE_CHECKING:
+    from sealcast.clients.group import GroupMember
     from sealcast.telemetry.traces import Traces
 
 EVENTS_PER_POLL: Final = 1_000
@@ -56,6 +58,8 @@ EVENTS_PER_POLL: Final = 1_000
 ROWS_PER_POLL: Final = 16_384
 #: What one poll holds of sealed events; the last one may go beyond. Opened, they take a few times as much.
 BYTES_PER_POLL: Final = 32 << 20
+#: How long a member of a group waits for mail before it looks whether a share came to it.
+GROUP_LOOKS_S: Final = 0.2
 #: Misrouted events that are kept until they are reported.
 MISROUTED_KEPT: Final = 8
 
@@ -91,6 +95,7 @@ class Subscriber(Closing, Unpicklable):
         traces: Traces | None = None,
         group: str | None = None,
         peek: bool = False,
+        dead_letters: bool = False,
     ) -> None:
         """Starts at the durable cursor, or at `from_` (see `log.mailbox`), which leaves the cursor where it is. Ends
         before what was committed at `until_us` or later. With a `broker` that is not its home it moves there, and goes
@@ -100,7 +105,8 @@ class Subscriber(Closing, Unpicklable):
         where it is; `from_` says where a new one begins. Without a group, a mailbox has one reading process at a time:
         Locked names it. With `peek` it looks on from the cursor, whoever else reads, and does not acknowledge.
 
-        An event that does not open stops the reader with CannotOpen, unless `unopenable` takes the report of it. One
+        An event that does not open stops the reader with CannotOpen, unless `unopenable` takes the report of it, or
+        `dead_letters` puts it aside. One
         that never will, by its publisher's doing, is passed over in any case. Keys that come with events take at most
         `key_memory` bytes; those that it has let go, it asks for by `ask`, the way to the broker's desk, or looks for
         in the ledger again. With `traces` (`sealcast.telemetry.traces`), opening a traced event is a span of its trace.
@@ -110,6 +116,9 @@ class Subscriber(Closing, Unpicklable):
         self.name = as_
         self._until_us = until_us
         self._unopenable = unopenable
+        #: What was put aside.
+        self.letters = DeadLetters(self.realm.paths.topic(topic).dead_letters(as_))
+        self._buries = dead_letters
         self._traces = traces
         side = client_side(self._current().topic(topic).protection)
         self._inbox = side.inbox(Reader(self.realm, topic, as_, broker, ask, key_memory))
@@ -204,6 +213,12 @@ class Subscriber(Closing, Unpicklable):
         self._report()
         self._marks, self._new = left, Had() if upto is None else self._new
 
+    def reject(self, event: OpenedEvent, why: str) -> None:
+        """Puts an event aside that cannot be processed, durably: `sealcast dead-letters` lists and replays it. It is
+        acknowledged like any other, with the next `ack`."""
+        where = (event.publisher, event.boot.hex(), event.sequence)
+        self.letters.add(DeadLetter(str(event.position), self.realm.clock(), "rejected", why, *where))
+
     def lag(self) -> int:
         """How many events wait after the durable cursor."""
         return self._inbox.mail.lag()
@@ -266,7 +281,7 @@ class Subscriber(Closing, Unpicklable):
             if taken or left <= 0:
                 return taken
             # Whoever takes part in a group looks up now and then: a share may have come to it.
-            self._inbox.mail.wait(left if self._group is None else min(left, IDLE_TURN_S))
+            self._inbox.mail.wait(left if self._group is None else min(left, GROUP_LOOKS_S))
 
     def _take(self, max_events: int) -> list[OpenedBatch]:
         taken, events, size = list[OpenedBatch](), 0, 0
@@ -279,7 +294,7 @@ class Subscriber(Closing, Unpicklable):
                 if events >= max_events or size >= BYTES_PER_POLL:
                     return taken
                 some = found.cut(done, part.reach(done, max_events - events, BYTES_PER_POLL))
-                opened, passed, error = self._opened(some, stops=self._unopenable is None)
+                opened, passed, error = self._opened(some, stops=self._unopenable is None and not self._buries)
                 opened = self._new_ones(opened, part.late)
                 self._passed(some, passed)
                 if len(opened):
@@ -307,6 +322,8 @@ class Subscriber(Closing, Unpicklable):
         return self.realm.paths.topic(self.topic).cursors / f"{self.name}.reading"
 
     def _joined(self, group: str, *, new: bool) -> GroupMember:
+        from sealcast.clients.group import GroupMember
+
         self._claims, self._claim = False, ReadingClaim(self._claim_file(), shared=True)
         signer = self.realm.identity(self.name).signer
         return GroupMember(self.realm, self.topic, self.name, group, self._inbox.mail, signer, new=new)
@@ -337,6 +354,9 @@ class Subscriber(Closing, Unpicklable):
                 break
             if isinstance(error, Poisoned):
                 self.dropped.poisoned[error.publisher] += 1
+            if self._buries:
+                place, whose = str(part.piece.position(part.events[row])), getattr(error, "publisher", None)
+                self.letters.add(DeadLetter(place, self.realm.clock(), error.code, error.message, whose))
             if self._unopenable is not None:
                 self._unopenable(part.piece.position(part.events[row]), error)
 

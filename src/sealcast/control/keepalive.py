@@ -11,9 +11,6 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from sealcast.control.desk import MAX_IDS
-from sealcast.control.requests import renew_subscriptions
-from sealcast.control.wallet import Wallet
 from sealcast.errors import Misuse, Rejected, SealcastError, Unavailable
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.handles import EntityRealm
@@ -67,6 +64,11 @@ class KeepAlive(Unpicklable):
         # A handle of its own: the reader's belongs to the reader's thread.
         realm = self._realm.reopen()
         try:
+            # Only now: most readers have nothing to renew, and this takes a while to import.
+            from sealcast.control.desk import MAX_IDS
+            from sealcast.control.requests import renew_subscriptions
+            from sealcast.control.wallet import Wallet
+
             with Wallet(realm, self._identity.name, identity=self._identity) as wallet:
                 for first in range(0, len(ids), MAX_IDS):
                     renew_subscriptions(wallet, self._topic, ids[first : first + MAX_IDS])

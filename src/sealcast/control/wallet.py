@@ -20,27 +20,27 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from sealcast.control.at_hand import services_at_hand
 from sealcast.control.center import requests
 from sealcast.control.center.requests import Challenge, Credentials, Proof, WantCredentials
-from sealcast.control.center.rules import MoreRules, nothing_more
-from sealcast.control.center.service import KeyCenter
-from sealcast.control.correspondence import Correspondent
 from sealcast.control.envelopes import ControlMessage, ProvenMessage
 from sealcast.errors import CannotOpen, FrameRejected, Misuse, Rejected, TokenRejected, Unavailable
 from sealcast.log import files
 from sealcast.log.closing import Closing
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.trust.handles import EntityRealm
-from sealcast.trust.keys.centers import CenterSecrets
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.topic_keys import EntityKeys, open_entity_keys
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.tokens import claims, gates
 from sealcast.trust.tokens.claims import Claims
+
+if TYPE_CHECKING:
+    from sealcast.control.center.rules import MoreRules
+    from sealcast.control.correspondence import Correspondent
+    from sealcast.control.serving import AtHand
 
 #: How often a center that does not answer is asked again while what is held still serves.
 RETRY_US: Final = 5_000_000
@@ -98,7 +98,7 @@ class Wallet(Unpicklable, Closing):
         identity: Identity | None = None,
         keep: bool = True,
         at_hand: bool = True,
-        center_more: MoreRules = nothing_more,
+        center_more: MoreRules | None = None,
     ) -> None:
         """Without `keep`, in memory alone; without `at_hand`, or in a realm that does not say so, asking whoever runs
         the center, also if its keys are here. `center_more` are rules on further requests, for a center that is at
@@ -187,7 +187,9 @@ class Wallet(Unpicklable, Closing):
     def correspondent(self) -> Correspondent:
         """What it asks with; made when it is first needed."""
         if self._correspondent is None:
-            here = services_at_hand(self.realm, center_more=self._center_more) if self._at_hand else None
+            from sealcast.control.correspondence import Correspondent
+
+            here = _services_at_hand(self.realm, self._center_more) if self._at_hand else None
             self._correspondent = Correspondent(self.realm, self.identity, at_hand=here)
         return self._correspondent
 
@@ -245,6 +247,9 @@ def fill(wallets: Sequence[Wallet], topic: str, right: Right) -> None:
     lacking = [wallet for wallet in wallets if wallet.lacks(topic, right, state)]
     if not lacking or not key.exists():
         return
+    from sealcast.control.center.service import KeyCenter
+    from sealcast.trust.keys.centers import CenterSecrets
+
     trust, body = realm.trust(state), WantCredentials(topic, right).to_bytes()
     with suppress(Unavailable), closing(KeyCenter(realm, CenterSecrets.load(key))) as center:
         for wallet in lacking:
@@ -256,6 +261,14 @@ def fill(wallets: Sequence[Wallet], topic: str, right: Right) -> None:
                 )
                 if answer.kind != Challenge.KIND:
                     wallet.take(topic, right, answer.body)
+
+
+def _services_at_hand(realm: EntityRealm, center_more: MoreRules | None) -> AtHand | None:
+    # Services take a while to import, and whoever has its tokens already asks none.
+    from sealcast.control.at_hand import services_at_hand
+    from sealcast.control.center.rules import nothing_more
+
+    return services_at_hand(realm, center_more=nothing_more if center_more is None else center_more)
 
 
 def _held(topic: str, right: Right, body: bytes) -> Held | None:

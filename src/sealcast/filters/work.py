@@ -18,7 +18,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sealcast.filters import tree
@@ -29,6 +28,7 @@ from sealcast.filters.patterns import compile_regex
 from sealcast.filters.tree import Condition
 from sealcast.filters.xpath import Document
 from sealcast.model.schema import Schema
+from sealcast.wire.computing import pc
 
 #: A node that is computed by columns, and one for which the reference evaluator may have to be asked.
 _NODE: Final = 4

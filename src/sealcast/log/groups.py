@@ -117,7 +117,7 @@ class MemberRow(NamedTuple):
     shares: int
 
 
-class Group(Protocol):
+class ConsumerGroup(Protocol):
     """A group, for its members."""
 
     def begin(self, first: SignedAck) -> bool:

@@ -14,13 +14,13 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sealcast.errors import EventRejected
 from sealcast.model.event import DEFAULT_CONTENT_TYPE, MAX_CONTENT_TYPE_LENGTH
 from sealcast.model.schema import Schema, Type, Value
 from sealcast.wire import traceparent
+from sealcast.wire.computing import pc
 from sealcast.wire.layout import arrow_schema, plain
 from sealcast.wire.records import RecordCodec
 

@@ -7,34 +7,29 @@ way the broker learns of them from the registry, and seals for the subscriber's 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from sealcast.control import requests
-from sealcast.control.desk import MAX_IDS
 from sealcast.control.keepalive import KeepAlive
 from sealcast.control.wallet import Wallet
 from sealcast.errors import Misuse, NotFound, SealcastError
-from sealcast.filters.check import fit
-from sealcast.filters.parse import parse
-from sealcast.filters.visible import refuse_unseen
 from sealcast.log.closing import Closing
 from sealcast.log.mailbox import Mailbox, slot_mailbox
 from sealcast.model.event import OpenedEvent
 from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
-from sealcast.overlay import moves
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.filter_texts import FilterTextsAtHand
 from sealcast.protections.journals import journal_signer
 from sealcast.protections.opened import OpenedBatch
 from sealcast.protections.port import AsksOf, FilterCost, Interest, Interests, Reader, Wanted
 from sealcast.protections.stays import Stays, no_subscription
-from sealcast.trust.admin import subscriptions
-from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Topic
 from sealcast.wire.sealed import SealedPiece
+
+if TYPE_CHECKING:
+    from sealcast.trust.deployment import Realm
 
 
 class RegisteredInterests(Closing, Unpicklable):
@@ -47,9 +42,13 @@ class RegisteredInterests(Closing, Unpicklable):
         self._wallet = Wallet(realm, subscriber)
 
     def add(self, text: str, id: str | None = None) -> Interest:
+        from sealcast.control import requests
+
         return _interest(self._realm.state(), requests.subscribe(self._wallet, self._topic, text, id))
 
     def remove(self, ids: Iterable[str]) -> None:
+        from sealcast.control import requests
+
         broker = requests.serving_broker(self._realm.state(), self._topic)
         requests.unsubscribe(self._wallet.correspondent, broker, ids)
 
@@ -58,6 +57,9 @@ class RegisteredInterests(Closing, Unpicklable):
 
     def refresh(self) -> None:
         ids = [each.id for each in self.filters() if each.id is not None]
+        from sealcast.control import requests
+        from sealcast.control.desk import MAX_IDS
+
         for first in range(0, len(ids), MAX_IDS):
             requests.renew_subscriptions(self._wallet, self._topic, ids[first : first + MAX_IDS])
 
@@ -76,6 +78,8 @@ class RegisteredInbox(Unpicklable):
         self.mail = side.mail(realm, topic, name)
         self._alive = KeepAlive(realm, topic, self.identity)
         if reader.broker is not None and reader.broker != realm.state().home_of(topic, name):
+            from sealcast.overlay import moves
+
             moves.move(realm, topic, name, reader.broker)
 
     @property
@@ -116,6 +120,8 @@ class RegisteredSide:
         return Stays(lambda: realm.state().stays_of(topic, subscriber), mailbox_at)
 
     def move(self, realm: EntityRealm, topic: str, subscriber: str, to: str | None, *, abandon: bool = False) -> bool:
+        from sealcast.overlay import moves
+
         if to is not None:
             moves.move(realm, topic, subscriber, to)
         own = [(topic, subscriber)]
@@ -126,6 +132,10 @@ class RegisteredSide:
         return (topic, subscriber) in moves.moving(realm.state())
 
     def vet(self, text: str, topic: Topic) -> None:
+        from sealcast.filters.check import fit  # who adds no filter needs none of these
+        from sealcast.filters.parse import parse
+        from sealcast.filters.visible import refuse_unseen
+
         sight = topic.protection
         refuse_unseen(fit(parse(text), topic.schema), sight.hidden_of(topic.schema), payloads_seen=sight.payloads_seen)
 
@@ -143,6 +153,8 @@ class RegisteredSide:
     def subscribe_many(
         self, realm: Realm, topic: str, wanted: Sequence[Wanted], *, broker: str | None = None
     ) -> list[Interest]:
+        from sealcast.trust.admin import subscriptions
+
         made = subscriptions.subscribe_many(realm, topic, wanted, broker=broker)
         state = realm.state()
         return [_interest(state, subscription) for subscription in made]

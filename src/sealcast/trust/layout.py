@@ -88,6 +88,10 @@ class TopicPaths:
     def frames(self, partition: int) -> Path:
         return self.frames_root / str(partition)
 
+    def dead_letters(self, reader: str) -> Path:
+        """What a reader put aside."""
+        return self.root / "dead-letters" / f"{reader}.jsonl"
+
     def group(self, reader: str, name: str) -> Path:
         """The state of a consumer group."""
         return self.groups / reader / f"{name}.sqlite"

@@ -18,7 +18,6 @@ from sealcast.log import suspended
 from sealcast.log.control_topics import ControlPlane, ServingPlane
 from sealcast.log.cursor import Saved
 from sealcast.log.forwarded import BrokerTopic, ForwardedLog
-from sealcast.log.groups import Group, GroupFile
 from sealcast.log.journal import DirectoryJournal, Journal, JournalPart
 from sealcast.log.lane_log import LaneLog, LocalLaneLog
 from sealcast.log.post_log import PostLog
@@ -30,6 +29,7 @@ from sealcast.trust.realm.state import BrokerGateway, RealmState
 from sealcast.trust.storage.opening import open_store
 
 if TYPE_CHECKING:
+    from sealcast.log.groups import ConsumerGroup, GroupFile
     from sealcast.trust.storage.opening import AnyStore
 
 
@@ -118,7 +118,7 @@ class Site(Protocol):
     def told(self, state: RealmState, topic: str, broker: str, part: JournalPart = "") -> Told | None:
         """Hears when a reader's own cursor has moved; None where everybody sees the cursor itself."""
 
-    def group(self, topic: str, reader: str, name: str) -> Group:
+    def group(self, topic: str, reader: str, name: str) -> ConsumerGroup:
         """A consumer group of one reader."""
 
 
@@ -174,6 +174,8 @@ class LocalSite:
         return None
 
     def group(self, topic: str, reader: str, name: str) -> GroupFile:
+        from sealcast.log.groups import GroupFile
+
         return GroupFile(self._paths.topic(topic).group(reader, name))
 
 
@@ -245,7 +247,7 @@ class RealmSite:
     def told(self, state: RealmState, topic: str, broker: str, part: JournalPart = "") -> Told | None:
         return self.at(broker).told(state, topic, broker, part)
 
-    def group(self, topic: str, reader: str, name: str) -> Group:
+    def group(self, topic: str, reader: str, name: str) -> ConsumerGroup:
         return self.base.group(topic, reader, name)
 
 

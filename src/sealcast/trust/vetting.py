@@ -12,9 +12,6 @@ from collections.abc import Container
 from dataclasses import replace
 
 from sealcast.errors import FilterRejected, Rejected, SchemaRejected
-from sealcast.filters.check import check, fit
-from sealcast.filters.parse import parse
-from sealcast.filters.visible import refuse_unseen
 from sealcast.model.protection import MAX_FILTER_EPOCHS, OWN_FILTER, Protection
 from sealcast.model.schema import Schema, Type
 from sealcast.primitives import hybrid
@@ -46,7 +43,6 @@ from sealcast.trust.realm.topics import FIRST_EPOCH
 from sealcast.trust.tokens import gates
 from sealcast.wire.limits import MAX_ATTRIBUTE_POSITIONS, MAX_ATTRIBUTE_TREES, MAX_TREE_NAME_BYTES
 from sealcast.wire.sealed_texts import SealedText
-from sealcast.wire.searching import SealedFilter, SealedReason, SealedRejected
 
 
 def vet(fold: Fold, change: Change, at_us: int) -> None:
@@ -116,10 +112,17 @@ def vet_filter(topic: Topic, text: str, epochs: Container[int] | None = None) ->
     if len(text) > protection.max_filter_characters:
         most = protection.max_filter_characters
         raise FilterRejected("limit", f"a filter of topic {topic.name!r} has at most {most} characters", at=most)
+    # Filters and sealed ones load much, and every command loads this file.
     if not protection.filters_sealed:
+        from sealcast.filters.check import fit
+        from sealcast.filters.parse import parse
+        from sealcast.filters.visible import refuse_unseen
+
         hidden = protection.hidden_of(topic.schema)
         refuse_unseen(fit(parse(text), topic.schema), hidden, payloads_seen=protection.payloads_seen)
         return
+    from sealcast.wire.searching import SealedFilter, SealedReason, SealedRejected
+
     sealed = SealedFilter.from_text(text, protection.tag_bits_shown)
     if sealed.epoch not in ((topic.epoch,) if epochs is None else epochs):
         raise SealedRejected(
@@ -187,6 +190,9 @@ def _vet_grant(topic: Topic, text: str) -> None:
 
 def remarks(schema: Schema, text: str) -> list[str]:
     """What the author of a filter should know: that it can never be true, say. FilterRejected when it is none."""
+    from sealcast.filters.check import check
+    from sealcast.filters.parse import parse
+
     return [warned.message for warned in check(parse(text), schema).warnings]
 
 

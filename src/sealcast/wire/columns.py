@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sealcast.errors import EventRejected, Misuse
 from sealcast.model import moments
 from sealcast.model.event import MAX_PAYLOAD_BYTES
 from sealcast.model.schema import Attribute, Type
 from sealcast.wire.cbor import is_utf8
+from sealcast.wire.computing import pc
 from sealcast.wire.layout import (
     MIN_INT64,
     RECORD_AT,

@@ -14,11 +14,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sealcast.errors import EventRejected
 from sealcast.model import moments
 from sealcast.model.schema import MAX_STRING_LENGTH, Attribute, Schema, Type
+from sealcast.wire.computing import pc
 from sealcast.wire.layout import MIN_INT64, arrow_schema, check_columns, plain
 
 Bools = npt.NDArray[np.bool_]

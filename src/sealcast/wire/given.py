@@ -19,12 +19,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sealcast.errors import EventRejected
 from sealcast.model import moments
 from sealcast.model.schema import Attribute, Type
 from sealcast.wire.cbor import is_utf8
+from sealcast.wire.computing import pc
 from sealcast.wire.domain import MAX_EXACT, admissible
 from sealcast.wire.layout import ARROW_TYPES, plain
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sealcast.errors import EventRejected, Misuse
@@ -25,6 +24,7 @@ from sealcast.model.event import DEFAULT_CONTENT_TYPE, MAX_PAYLOAD_BYTES
 from sealcast.model.schema import Attribute, Physical, Schema, Type, Value
 from sealcast.wire import columns as vectorised
 from sealcast.wire.columns import Decoded
+from sealcast.wire.computing import pc
 from sealcast.wire.domain import check_domain
 from sealcast.wire.layout import (
     MIN_INT64,

@@ -20,12 +20,12 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sealcast.errors import Misuse
 from sealcast.filters.vector.intervals import INT_MAX, INT_MIN, TOP, Key
 from sealcast.model.schema import Attribute, Type
+from sealcast.wire.computing import pc
 
 #: int64 or float64, as the axis has it.
 Numbers = NDArray[Any]

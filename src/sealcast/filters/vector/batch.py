@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sealcast.errors import Misuse
@@ -18,6 +17,7 @@ from sealcast.filters.evaluate import FilterInput
 from sealcast.filters.tree import Value
 from sealcast.filters.vector.axes import Bools, Numbers, numbers
 from sealcast.model.schema import Schema
+from sealcast.wire.computing import pc
 
 Rows = NDArray[np.int64]
 

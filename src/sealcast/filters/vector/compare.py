@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sealcast.filters.tree import Comparison
 from sealcast.filters.values import ORDER
@@ -15,6 +14,7 @@ from sealcast.filters.vector.axes import Bools
 from sealcast.filters.vector.batch import Batch, Rows
 from sealcast.filters.vector.operands import Column, aligned, both, either
 from sealcast.model.schema import Type
+from sealcast.wire.computing import pc
 
 _EXACT_DOUBLE: Final = 2**53
 _TEXT_ORDER: Final[dict[Comparison, Callable[[Any, Any], Any]]] = {

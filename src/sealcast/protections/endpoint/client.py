@@ -8,20 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from sealcast.errors import CannotOpen
 from sealcast.log.mailbox import Delivery
 from sealcast.primitives.secrets import KEY_BYTES, Secret
-from sealcast.protections.endpoint.key_answers import key_requests
-from sealcast.protections.endpoint.missing import KeyAsker, MissingKeys
-from sealcast.protections.endpoint.open import Opener
 from sealcast.protections.endpoint.publish import Direct
-from sealcast.protections.opened import OpenedPart, refused_part
 from sealcast.protections.port import DEFAULT_KEY_MEMORY, ClientSide, KeysOf, Measured, Opens, Proven, Reader
-from sealcast.protections.proving import part_of, proven
 from sealcast.protections.registered import RegisteredInbox, RegisteredSide
 from sealcast.protections.stays import FoundPart
 from sealcast.protections.verify import publishers_keys
@@ -31,6 +26,12 @@ from sealcast.trust.keys.topic_keys import at_broker
 from sealcast.trust.realm.state import RealmState
 from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import SealedPiece
+
+if TYPE_CHECKING:
+    from sealcast.control.desk import More
+    from sealcast.protections.endpoint.missing import KeyAsker, MissingKeys
+    from sealcast.protections.endpoint.open import Opener
+    from sealcast.protections.opened import OpenedPart
 
 #: Versions of pieces whose incarnation is remembered.
 MAX_VERSIONS: Final = 1_024
@@ -60,6 +61,8 @@ class EndpointInbox(RegisteredInbox):
         try:
             opener = self._opener_of(broker, part.piece)
         except CannotOpen as error:
+            from sealcast.protections.opened import refused_part
+
             return refused_part(self._codec, part, error)
 
         def find(delivery: Delivery[SealedPiece]) -> None:
@@ -70,6 +73,8 @@ class EndpointInbox(RegisteredInbox):
     def prove(self, broker: str, piece: SealedPiece, known: dict[int, bytes]) -> Proven:
         """The keys of all its events at once. A body is opened unless its very key opened it before: it is committed
         to its key."""
+        from sealcast.protections.proving import part_of, proven
+
         opener, part = self._opener_of(broker, piece), part_of(piece, self.mail.mailbox(broker).recipient)
         events, uses = np.asarray(part.events, np.int64), np.asarray(part.handles, np.int64)
         try:
@@ -88,6 +93,8 @@ class EndpointInbox(RegisteredInbox):
         return done._replace(events=[event for event in part.events if event not in failed])
 
     def _missing_at(self, broker: str) -> MissingKeys:
+        from sealcast.protections.endpoint.missing import MissingKeys
+
         at = self.reader
         return MissingKeys(self.mail.mailbox(broker), at.name, self.identity.signer, at.realm.clock, at.ask)
 
@@ -132,6 +139,8 @@ def opener_with(
     key_memory: int = DEFAULT_KEY_MEMORY,
 ) -> Opener:
     """What opens, with a pair key as its broker uses it (`at_broker`), what was sealed for a slot in one epoch."""
+    from sealcast.protections.endpoint.open import Opener  # publishers load this file, too, and open nothing
+
     about = state().topic(topic)
     verify_keys, bits = publishers_keys(state), about.parameters.key_bits
     return Opener(about.schema, about.id, epoch, slot, pair, verify_keys, bits, key_memory)
@@ -157,7 +166,14 @@ class EndpointClient(RegisteredSide):
         return EndpointInbox(reader)
 
     def key_asker(self, realm: EntityRealm, topic: str, subscriber: str) -> KeyAsker:
-        return KeyAsker(realm, topic, subscriber, answers=lambda broker: key_requests(realm, broker))
+        from sealcast.protections.endpoint.missing import KeyAsker
+
+        def answers(broker: str) -> More:
+            from sealcast.protections.endpoint.key_answers import key_requests  # for who asks, which few readers do
+
+            return key_requests(realm, broker)
+
+        return KeyAsker(realm, topic, subscriber, answers=answers)
 
     def opens_with(self, state: RealmState, topic: str, broker: str, slot: int, keys_of: KeysOf) -> Opens:
         openers = openers_with(state, topic, broker, slot, keys_of)

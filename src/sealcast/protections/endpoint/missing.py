@@ -8,10 +8,8 @@ what retention has removed, it asks the broker's desk for (`key_requests`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from sealcast.control.correspondence import Correspondent
-from sealcast.control.desk import MoreOf, desks_at_hand
 from sealcast.log.closing import Closing
 from sealcast.log.mailbox import Delivery, Mailbox
 from sealcast.model.event import Position
@@ -22,6 +20,10 @@ from sealcast.protections.endpoint.open import Opener
 from sealcast.protections.port import Ask
 from sealcast.trust.handles import EntityRealm
 from sealcast.wire.sealed import SealedPiece
+
+if TYPE_CHECKING:
+    from sealcast.control.correspondence import Correspondent
+    from sealcast.control.desk import MoreOf
 
 #: Earlier pieces that are looked through, once.
 LOOK_BACK: Final = 256
@@ -74,6 +76,10 @@ class KeyAsker(Closing, Unpicklable):
 
     def __call__(self, data: bytes) -> bytes:
         if self._correspondent is None:
+            # Most readers never ask, and this takes a while to import.
+            from sealcast.control.correspondence import Correspondent
+            from sealcast.control.desk import desks_at_hand
+
             desks = None if self._answers is None else desks_at_hand(self._realm, self._answers)
             self._correspondent = Correspondent(self._realm, self._realm.identity(self._name), at_hand=desks)
         home = self._realm.state().home_of(self._topic, self._name)

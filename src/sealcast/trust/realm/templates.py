@@ -25,10 +25,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from sealcast.errors import EventRejected, FilterRejected
-from sealcast.filters.check import fit
-from sealcast.filters.formats import parse_tags
 from sealcast.filters.timestamps import parse_timestamp
-from sealcast.filters.tree import And, Compare, Comparison, Condition, IsNull, Literal, Name, Truth
 from sealcast.model.schema import Attribute, Schema, Type, Value
 from sealcast.wire.limits import MAX_TEMPLATE_BYTES
 
@@ -36,6 +33,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
+
+    from sealcast.filters.tree import Condition
 
 #: Tags of a template: every one is a comparison for every event.
 MAX_TAGS: Final = 32
@@ -46,7 +45,6 @@ ANY: Final = "*"
 _GLOB: Final = re.compile(r"\s*+(?P<glob>[A-Za-z0-9._*-]++)\s*+(?:(?P<more>;)|\Z)", re.ASCII)
 _PLAIN_NAME: Final = re.compile(r"[^\W\d][\w$.:-]*|\$[\w$.:-]*")
 _PLAIN_VALUE: Final = re.compile(r"""[^\s,;'"*](?:[^,;'"*]*[^\s,;'"*])?""")
-_EVERY_EVENT: Final = Truth(Literal(True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +112,15 @@ class Template:
     def condition(self, schema: Schema | None = None) -> Condition:
         """The tags as a filter's tree; with a schema, typed against it, or FilterRejected saying what does not fit."""
         if not self.tags:
-            return _EVERY_EVENT
+            return _every_event()
         return _tree(self.tags) if schema is None else _fitted(self.tags, schema)
 
     def within(self, wanted: Condition, schema: Schema) -> Condition:
         """What a subscriber asks for, joined to what it may have."""
         if not self.tags:
             return wanted
+        from sealcast.filters.tree import And
+
         may = self.condition(schema)
         parts = [p for c in (may, wanted) for p in (c.items if isinstance(c, And) else (c,))]
         return And(tuple(parts), at=wanted.at, end=wanted.end)
@@ -167,6 +167,10 @@ def _check_text(text: str) -> None:
 
 
 def _tags(text: str, start: int) -> tuple[Tag, ...]:
+    # Trees of filters take a while to import, every command loads this file, and most templates have no tags.
+    from sealcast.filters.formats import parse_tags
+    from sealcast.filters.tree import And
+
     tree = parse_tags(text, start)
     items = tree.items if isinstance(tree, And) else (tree,)
     if len(items) > MAX_TAGS:
@@ -186,6 +190,8 @@ def _tags(text: str, start: int) -> tuple[Tag, ...]:
 
 def _tag(item: Condition) -> tuple[Tag, bool]:
     """The tag, and whether its value was written without quotes."""
+    from sealcast.filters.tree import Compare, Comparison, IsNull, Literal, Name
+
     match item:
         case IsNull(Name(name), True):
             return Tag(name, None), True
@@ -221,7 +227,16 @@ def _glob_matches(glob: str, name: str) -> bool:
 # --- tags ---------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1)
+def _every_event() -> Condition:
+    from sealcast.filters.tree import Literal, Truth
+
+    return Truth(Literal(True))
+
+
 def _tree(tags: tuple[Tag, ...]) -> Condition:
+    from sealcast.filters.tree import And, Compare, Comparison, IsNull, Literal, Name
+
     items: list[Condition] = [
         IsNull(Name(t.name), True)
         if t.value is None
@@ -233,6 +248,8 @@ def _tree(tags: tuple[Tag, ...]) -> Condition:
 
 @lru_cache(maxsize=1024)
 def _fitted(tags: tuple[Tag, ...], schema: Schema) -> Condition:
+    from sealcast.filters.check import fit  # most tokens have no tags, and every command loads this file
+
     return fit(_tree(tags), schema)
 
 
