@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Final
 
 from sealcast.errors import FrameRejected, Rejected
-from sealcast.log.embedded import EmbeddedLog
+from sealcast.log.port import SharedLog
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.realm.state import RealmState
 from sealcast.wire import frame
@@ -86,7 +86,7 @@ class RecentFrames:
         self._most = most
         self._places: OrderedDict[bytes, int] = OrderedDict()
 
-    def learn(self, log: EmbeddedLog, most: int = RECENT_FRAMES, most_bytes: int = RECENT_BYTES) -> None:
+    def learn(self, log: SharedLog, most: int = RECENT_FRAMES, most_bytes: int = RECENT_BYTES) -> None:
         """What an earlier run, or another process, appended last."""
         end = log.end()
         start = max(log.start(), end - most)

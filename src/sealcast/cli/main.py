@@ -46,6 +46,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
         "context": Command("context:app", "name the realms that you work with, and choose one"),
         "join": Command("join:app", "join a realm on another machine, with an invitation's code"),
         "broker": Command("broker:app", "add, list and show end-point brokers"),
+        "carrier": Command("carrier:app", "name the Kafka clusters and NATS servers that keep frames"),
         "overlay": Command("overlay:app", "build and show the tree of brokers of a layered topic"),
         "grant": Command("rights:grant_app", "give an entity rights on a topic"),
         "revoke": Command("rights:revoke_app", "take an entity's rights on a topic away"),

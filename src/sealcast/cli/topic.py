@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
+from sealcast.cli import carrier as carriers
 from sealcast.cli import epochs, overlay, owners, talk
 from sealcast.cli import topic_options as options
 from sealcast.cli.times import moment, span
@@ -84,6 +85,7 @@ def create(
     routing: options.RoutingOption = False,
     split: options.SplitOption = None,
     tags: options.TagsOption = None,
+    carrier: options.CarrierOption = None,
 ) -> None:
     """Create a topic with a schema: the typed attributes that filters can ask for.
 
@@ -100,7 +102,11 @@ def create(
     asked |= {"protection": overlay.wanted(protection, options.settings(given), only), "group_keys": group_keys}
     asked |= {"partitions": partitions, "access": access, "center": center, "owner": owner}
     here = talk.open_realm(home_of=Role.KEY_CENTER)
+    if carrier is not None:
+        here.state().carrier(carrier)  # before anything is made
     here.create_topic(name, read_schema(schema), **asked)
+    if carrier is not None:
+        here.move_topic(name, carrier)
     _created(here.state(), name)
 
 
@@ -196,6 +202,7 @@ app.command(epilog="Example: sealcast topic register orders --schema quotes.json
 )
 app.command(epilog="Example: sealcast topic rotate quotes")(epochs.rotate)
 app.command(epilog="Example: sealcast topic serve quotes broker-2")(epochs.serve)
+app.command(epilog="Example: sealcast topic move quotes --to kafka --yes")(carriers.move)
 
 
 @app.command("list", epilog="Example: sealcast topic list --json")
@@ -333,6 +340,7 @@ def describe(state: RealmState, found: TopicState) -> dict[str, object]:
         "schema": topic.schema.to_json(),
         "settings": topic.protection.to_json(),
         "nodes": dict(found.nodes),
+        "carried": {b: place._asdict() for (t, b), place in state.carried.items() if t == topic.name},
     }
 
 

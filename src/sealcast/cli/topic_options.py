@@ -15,6 +15,10 @@ from sealcast.errors import Misuse, ParameterRejected
 if TYPE_CHECKING:
     from sealcast.trust.realm.parameters import KeyParameters
 
+CarrierOption = Annotated[
+    str | None,
+    typer.Option(metavar="CARRIER", help="Keep its frames there and not in the realm's directory: sealcast carrier."),
+]
 PartitionsOption = Annotated[int, typer.Option(help="Publishers spread over them; each one's order is kept.")]
 ProtectionOption = Annotated[
     str,

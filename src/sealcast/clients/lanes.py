@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sealcast.errors import Bug
+from sealcast.log.embedded import Moved
 from sealcast.log.forwarded import partition_of as partition_of
 from sealcast.log.lane_log import AskStanding, Confirmation, LaneLog, LocalLaneLog
 from sealcast.primitives.secrets import Unpicklable
@@ -24,12 +25,14 @@ class Lane(Unpicklable):
         state = realm.state()
         about = state.topic(topic)
         number = partition_of(publisher, about.partitions)
-        self._log: LaneLog
-        if about.protection.peers:
-            paths = realm.paths.topic(topic, broker)
-            self._log = LocalLaneLog(realm.outbox(topic, broker), number, paths.sent.ledger)
-        else:
-            self._log = realm.site.of(publisher).frames(state, topic, broker, number)
+
+        def opened() -> LaneLog:
+            if about.protection.peers:
+                paths = realm.paths.topic(topic, broker)
+                return LocalLaneLog(realm.outbox(topic, broker), number, paths.sent.ledger)
+            return realm.site.of(publisher).frames(realm.state(), topic, broker, number)
+
+        self._opened, self._log = opened, opened()
         self.partition = self._log.partition
         #: Numbers and nonces are a sealer's own: another lane, or another epoch, has another.
         self.sealer: FrameSealer | None = None
@@ -51,7 +54,12 @@ class Lane(Unpicklable):
 
     def append(self, frames: Sequence[bytes]) -> Sequence[int] | None:
         """Their offsets; None where they wait on this machine until they can be sent. Durable on return."""
-        return self._log.append(frames)
+        try:
+            return self._log.append(frames)
+        except Moved:  # to a carrier, since it was opened: nothing was appended
+            self._log.close()
+            self._log = self._opened()
+            return self._log.append(frames)
 
     def flush(self) -> int:
         """Sends what waits on this machine, if it can be sent now; how many frames still do."""

@@ -28,7 +28,7 @@ from sealcast.log.closing import Closing
 from sealcast.log.forwarded import BrokerTopic, partition_of
 from sealcast.log.ledger import LedgerReader
 from sealcast.trust.handles import OpenRealm
-from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.state import Carried, RealmState
 from sealcast.wire import cbor
 
 if TYPE_CHECKING:
@@ -47,16 +47,20 @@ class FrameLogs(Closing):
 
     def at(self, state: RealmState, topic: str, broker: str) -> AppendedTopic:
         """A topic at one broker. Brokers that came since it was opened have blocks of their own in it."""
-        number, brokers, each = state.broker_number(broker), len(state.brokers()), state.topic(topic).partitions
+        brokers, each = len(state.brokers()), state.topic(topic).partitions
         paths = self._realm.paths.topic(topic, broker)
         with self._guard:
             found = self._topics.get((topic, broker))
+            place = state.carried.get((topic, broker))
+            if found is not None and found.place != place:  # it was moved; what waits in it was, too
+                self._topics.pop((topic, broker)).close()
+                found = None
             if found is None or found.log.partitions < each * brokers:
-                log = BrokerTopic(paths.frames_root, each, number, brokers)
+                log = self._realm.carriers.frames(state, topic, broker)
                 if found is not None:
                     log.close()  # opening it has made the new blocks, which the open one sees
                     return found
-                found = AppendedTopic(log, LedgerReader(paths.ledger), self._max_waiting)
+                found = AppendedTopic(log, LedgerReader(paths.ledger), self._max_waiting, place)
                 self._topics[topic, broker] = found
             return found
 
@@ -69,7 +73,8 @@ class FrameLogs(Closing):
 class AppendedTopic(Closing):
     """One topic at one broker, to be appended to."""
 
-    def __init__(self, log: BrokerTopic, ledger: LedgerReader, max_waiting: int) -> None:
+    def __init__(self, log: BrokerTopic, ledger: LedgerReader, max_waiting: int, place: Carried | None = None) -> None:
+        self.place = place
         self.log, self._ledger, self._max_waiting = log, ledger, max_waiting
         self._guard = threading.Lock()
         #: How many records the ledger had when it was looked at, and how far its broker had taken each partition.

@@ -28,9 +28,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from sealcast.errors import Misuse, NotFound
+from sealcast.errors import Misuse, NotFound, Unavailable
 from sealcast.log import files, recovery
 from sealcast.log.closing import Closing
 from sealcast.log.frontier import Frontier
@@ -42,11 +42,20 @@ from sealcast.log.layout import (
     check_sizes,
     encode,
 )
-from sealcast.log.port import Record
+from sealcast.log.port import Record, SharedLog
 from sealcast.log.reader import LogReader, Verified
 from sealcast.log.recovery import End
 from sealcast.log.segment import Tail, index_path, list_segments, path_of
 from sealcast.log.sync import Syncer
+
+#: Beside a log that nobody appends to any more: where the partition is now.
+_RETIRED: Final = "moved"
+
+
+class Moved(Unavailable):
+    """A partition is elsewhere since it was opened: open it again."""
+
+    code = "moved"
 
 
 class EmbeddedLog(Closing):
@@ -90,6 +99,10 @@ class EmbeddedLog(Closing):
             self.close()
             raise
         self._reader = LogReader(self.directory, self._frontier, ordered=self.ordered)
+
+    @property
+    def shown(self) -> str:
+        return str(self.directory)
 
     # --- appending -------------------------------------------------------------------------------
 
@@ -255,6 +268,20 @@ class FrameLog(EmbeddedLog):
 
     ordered = False
 
+    def retire(self, to: str) -> int:
+        """Lets nobody append here any more, because the partition is elsewhere from now on; its end, which is final.
+        What was being appended is there, or its writer was told that it is not."""
+        lock, syncer = self._writable()
+        with lock:
+            files.replace_file(self.directory / _RETIRED, to.encode())
+            end = recovery.true_end(self.directory, self._frontier, syncer.lock)
+        syncer.make_durable(end)
+        return end.mark.offset
+
+    def _check_writer(self) -> None:
+        if (self.directory / _RETIRED).exists():
+            raise Moved(f"{self.directory} takes no more frames: the topic was moved", hint="open the topic again")
+
 
 class EmbeddedTopic(Closing):
     """A topic's partitions, DIR/0 to DIR/n-1, opened when they are first asked for."""
@@ -269,7 +296,7 @@ class EmbeddedTopic(Closing):
     ) -> None:
         self.directory = Path(directory)
         self._segment_bytes, self._read_only = segment_bytes, read_only
-        self._open: dict[int, EmbeddedLog] = {}
+        self._open: dict[int, SharedLog] = {}
         found = self._count()
         if partitions is not None and partitions < found:
             raise Misuse(
@@ -292,14 +319,17 @@ class EmbeddedTopic(Closing):
     def partitions(self) -> int:
         return self._partitions
 
-    def partition(self, number: int) -> EmbeddedLog:
+    def partition(self, number: int) -> SharedLog:
         if number not in self._open:
             if not 0 <= number < self.partitions:
                 raise NotFound(f"{self.directory} has partitions 0 to {self.partitions - 1}, not {number}")
-            self._open[number] = self._kind(number)(
-                self.directory / str(number), segment_bytes=self._segment_bytes, read_only=self._read_only
-            )
+            self._open[number] = self._opened(number)
         return self._open[number]
+
+    def _opened(self, number: int) -> SharedLog:
+        return self._kind(number)(
+            self.directory / str(number), segment_bytes=self._segment_bytes, read_only=self._read_only
+        )
 
     def _kind(self, number: int) -> type[EmbeddedLog]:
         return FrameLog

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,7 @@ from sealcast.errors import Corrupt, Misuse
 from sealcast.log import files
 from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic, FrameLog
 from sealcast.log.layout import DEFAULT_SEGMENT_BYTES
-from sealcast.log.port import Record
+from sealcast.log.port import Record, SharedLog
 from sealcast.log.segment import list_segments
 
 _HEAD: Final = struct.Struct("<4sQ")
@@ -139,9 +139,11 @@ class BrokerTopic(EmbeddedTopic):
         *,
         segment_bytes: int = DEFAULT_SEGMENT_BYTES,
         read_only: bool = False,
+        carried: Callable[[int], SharedLog] | None = None,
     ) -> None:
-        """Of the broker with that number, among so many; `each` has so many partitions."""
-        self._each, self._number = each, number
+        """Of the broker with that number, among so many; `each` has so many partitions. Where its own block is on a
+        carrier, `carried` opens its partitions, counted from 0."""
+        self._each, self._number, self._carried = each, number, carried
         self.directory = Path(directory)
         # Others may know of more brokers than whoever opens this does.
         wanted = None if read_only else max(each * brokers, self._count())
@@ -168,6 +170,11 @@ class BrokerTopic(EmbeddedTopic):
         if not isinstance(found, ForwardedLog):
             raise Misuse(f"{self.directory}: partition {number} is this broker's own")
         return found
+
+    def _opened(self, number: int) -> SharedLog:
+        if self._carried is not None and number in self.own:
+            return self._carried(number - self.own.start)
+        return super()._opened(number)
 
     def _kind(self, number: int) -> type[EmbeddedLog]:
         return FrameLog if number in self.own else ForwardedLog

@@ -6,16 +6,29 @@ a gateway                 `transports.frames`
 
 from __future__ import annotations
 
+import hashlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from sealcast.errors import Misuse
 from sealcast.log.closing import Closing
+from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.forwarded import BrokerTopic
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.outbox import OutboxTopic
 from sealcast.log.port import Record
+from sealcast.model.bounded import bounded
+
+#: Frames that a broker is asked about at once; what it says of them (control/standings.py).
+MAX_ASKED: Final = 128
+DONE: Final = ("committed", "removed")
+WAITING: Final = "waiting"
+LOST: Final = ("other", "missing")
+#: Frames that a publisher remembers of those that a carrier acknowledged.
+_MAX_SAID: Final = 65_536
 
 
 class LostFrame(NamedTuple):
@@ -25,7 +38,7 @@ class LostFrame(NamedTuple):
     offset: int
     #: `other` or `missing` (control/standings.py).
     standing: str
-    #: The signed receipt of whoever acknowledged it, and the broker's signed word.
+    #: The signed receipt of whoever acknowledged it, which a carrier does not give, and the broker's signed word.
     receipt: bytes
     statement: bytes
 
@@ -95,9 +108,17 @@ class LocalLaneLog(Closing):
         self._topic, self._ledger = log, LedgerReader(ledger)
         self.partition = log.own[number]
         self._log = log.partition(self.partition)
+        #: What a carrier acknowledged to this publisher, by offset and digest; of a directory nobody doubts it.
+        self._said: deque[tuple[int, bytes]] | None = None
+        if not isinstance(self._log, EmbeddedLog):
+            self._said = deque(maxlen=_MAX_SAID)
 
     def append(self, frames: Sequence[bytes]) -> Sequence[int]:
-        return self._log.append(frames)
+        offsets = self._log.append(frames)
+        if self._said is not None:
+            digests = (hashlib.sha256(data).digest() for data in frames)
+            self._said.extend(zip(offsets, digests, strict=True))
+        return offsets
 
     def flush(self) -> int:
         return 0
@@ -109,7 +130,21 @@ class LocalLaneLog(Closing):
         return max(0, self._log.end() - (taken[at] if at < len(taken) else 0))
 
     def confirm(self, standing: AskStanding) -> Confirmation:
-        return Confirmation()
+        """What the broker says of frames that a carrier acknowledged: it found them, or others, or none. Those that are
+        done with are not asked about again."""
+        found, left = Confirmation(), list[tuple[int, bytes]]()
+        for some in bounded(self._said or (), lambda _: 1, MAX_ASKED):
+            words, statement = standing(self.partition, some)
+            for said, word in zip(some, words, strict=True):
+                if word in LOST:
+                    found.lost.append(LostFrame(self.partition, said[0], word, b"", statement))
+                found.committed += word in DONE
+                found.waiting += word == WAITING
+                if word not in DONE:
+                    left.append(said)
+        if self._said is not None:
+            self._said = deque(left, _MAX_SAID)
+        return found
 
     def newest(self, most: int, most_bytes: int) -> list[bytes]:
         end = self._log.end()
@@ -127,6 +162,8 @@ class LocalLaneLog(Closing):
 
     @property
     def directory(self) -> Path:
+        if not isinstance(self._log, EmbeddedLog):
+            raise Misuse(f"{self._log.shown} is on a carrier, not in a directory")
         return self._log.directory
 
     def close(self) -> None:

@@ -264,6 +264,18 @@ def _exchanged(committed: Committed, resealed: Resealed, where: str) -> Committe
     return replace(committed, entry=entry, resealed=resealed, committed_pieces=before)
 
 
+@contextmanager
+def kept_from_running(directory: Path) -> Iterator[None]:
+    """Nobody begins to run the topic of the ledger in this directory meanwhile; Locked if somebody runs it."""
+    files.make_directory(directory)
+    with files.opened(directory / _DRIVER_LOCK, os.O_RDWR | os.O_CREAT) as fd:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _run_by_another(directory, fd) from None
+        yield
+
+
 def runs_already(directory: Path) -> Locked | None:
     """What `exclusive` would raise for the ledger in this directory now; None if nobody runs it. No promise: only
     `exclusive` holds it. For a moment this looks like a pipeline to one that starts at the same time."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from sealcast.errors import NotFound
-from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic
+from sealcast.log.embedded import EmbeddedTopic
+from sealcast.log.port import SharedLog
 
 
 class OutboxTopic(EmbeddedTopic):
@@ -28,7 +29,7 @@ class OutboxTopic(EmbeddedTopic):
         """The number that the partition has in the ledger of its publisher's peer, which takes no other."""
         return 0
 
-    def partition(self, number: int) -> EmbeddedLog:
+    def partition(self, number: int) -> SharedLog:
         """By the number that positions have, or by 0, which the ledger of its peer has."""
         if number not in (0, self._number):
             raise NotFound(f"{self.directory} is the log of publisher {self._number}, not of {number}")

@@ -68,6 +68,10 @@ class PartitionLog(Protocol):
 class SharedLog(PartitionLog, Protocol):
     """A partition that many append to, as publishers do, and that one party takes records out of."""
 
+    @property
+    def shown(self) -> str:
+        """As messages call it."""
+
     def sizes(self, start: int, end: int, max_bytes: int | None = None) -> list[int]:
         """About how many bytes each of the records has that `read` would give, for who plans the reading."""
 

@@ -214,7 +214,7 @@ class FramesStep(OpenStep):
 
     def shortened(self, partition: int, done: int, end: int) -> Corrupt:
         return Corrupt(
-            f"{self.paths.frames(partition)} has {end} frames, but the ledger has delivered {done}: "
+            f"{self.frames.partition(partition).shown} has {end} frames, but the ledger has delivered {done}: "
             "frames were removed, or an old copy was put back",
             hint="restore frames and ledger from one copy, the newest, or make a new topic: what is published here "
             "now would take the places of events that the ledger has delivered",

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from sealcast.errors import Misuse, Unavailable
 from sealcast.log.closing import Closing
-from sealcast.log.lane_log import AskStanding, Confirmation, LostFrame
+from sealcast.log.lane_log import DONE, LOST, MAX_ASKED, WAITING, AskStanding, Confirmation, LostFrame
 from sealcast.log.port import Record
 from sealcast.model.bounded import bounded
 from sealcast.transports.https import Connection, path_of
@@ -26,11 +26,6 @@ MAX_FRAMES: Final = 1_024
 MAX_BYTES: Final = 24 << 20
 #: Receipts that are compared at a time, and frames in one question (control/standings.py).
 MAX_CONFIRMED: Final = 4_096
-MAX_ASKED: Final = 128
-#: Words of brokers about frames: accounted for by the ledger; there, and not taken yet; not there.
-DONE: Final = ("committed", "removed")
-WAITING: Final = "waiting"
-LOST: Final = ("other", "missing")
 #: How long a gateway is tried before frames wait on disk.
 PATIENCE_S: Final = 3.0
 

@@ -17,6 +17,7 @@ from typing import Self
 
 from sealcast.trust.admin import (
     authorities,
+    carrying,
     entities,
     founding,
     maintenance,
@@ -76,6 +77,10 @@ class Realm(Handle):
     rotate_due = topics.rotate_due
     grant = topics.grant
     revoke = topics.revoke
+
+    # --- servers that keep logs
+    add_carrier = carrying.add_carrier
+    move_topic = carrying.move_topic
 
     # --- brokers of topics with an overlay
     place_node = overlays.place_node

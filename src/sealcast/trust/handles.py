@@ -27,6 +27,7 @@ from sealcast.log.forwarded import BrokerTopic
 from sealcast.log.outbox import OutboxTopic
 from sealcast.transports.address import GatewayAddress
 from sealcast.trust import homes, layout
+from sealcast.trust.carrying import Carriers
 from sealcast.trust.certificates.certificate import Trust
 from sealcast.trust.certificates.revocation import RevocationStore
 from sealcast.trust.certificates.roles import Role
@@ -59,6 +60,8 @@ class OpenRealm:
         #: Whether clients may use the keys of services that are on their machine: the realm says so, or they may not.
         self.at_hand = mark.at_hand
         self.clock = clock
+        #: Servers that keep logs for the realm.
+        self.carriers = Carriers(self.paths)
         #: Where the realm's shared things are; what is one's own is in `paths`.
         self.site = self._site(mark)
         judge, keys, where = Judge(mark.id, mark.root), AuthorKeys(self.author), mark.registry_address(self.paths)
@@ -66,7 +69,7 @@ class OpenRealm:
         self.registry = Registry(where, mark.id, clock, judge, keys, self.site.registry, snapshots)
 
     def _site(self, mark: RealmMark) -> RealmSite:
-        local = LocalSite(self.paths, mark, self.state)
+        local = LocalSite(self.paths, mark, self.state, self.carriers)
         keys_here = lambda broker: self.paths.broker_key_of(broker).exists()  # noqa: E731
 
         def dial(there: BrokerGateway, name: str | None) -> Site:
@@ -125,9 +128,7 @@ class OpenRealm:
 
     def frames(self, topic: str, broker: str = FIRST_BROKER, *, read_only: bool = False) -> BrokerTopic:
         """A topic's frame log at one of its brokers."""
-        state = self.state()
-        number, brokers, each = state.broker_number(broker), len(state.brokers()), state.topic(topic).partitions
-        return BrokerTopic(self.paths.topic(topic, broker).frames_root, each, number, brokers, read_only=read_only)
+        return self.carriers.frames(self.state(), topic, broker, read_only=read_only)
 
     def outbox(self, topic: str, publisher: str, *, read_only: bool = False) -> OutboxTopic:
         """A publisher's own log on a topic that peers carry."""

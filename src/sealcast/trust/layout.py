@@ -121,6 +121,10 @@ class Layout:
         """The first broker's file has its own place, since most realms have no other."""
         return self.broker_key if name == FIRST_BROKER else self.secrets / "brokers" / f"{name}.key"
 
+    def carrier_settings(self, name: str) -> Path:
+        """How this machine proves who it is to a carrier."""
+        return self.secrets / "carriers" / f"{name}.conf"
+
     def center_key(self, name: str) -> Path:
         return self.secrets / "centers" / f"{name}.key"
 

@@ -22,6 +22,7 @@ from sealcast.log.journal import DirectoryJournal, Journal, JournalPart
 from sealcast.log.lane_log import LaneLog, LocalLaneLog
 from sealcast.log.post_log import PostLog
 from sealcast.log.suspended import SuspensionNote
+from sealcast.trust.carrying import Carriers
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.layout import Layout, RealmMark
@@ -125,8 +126,8 @@ class Site(Protocol):
 class LocalSite:
     """A realm in a directory of this machine."""
 
-    def __init__(self, paths: Layout, mark: RealmMark, state: Callable[[], RealmState]) -> None:
-        self._paths, self._mark, self._state = paths, mark, state
+    def __init__(self, paths: Layout, mark: RealmMark, state: Callable[[], RealmState], carriers: Carriers) -> None:
+        self._paths, self._mark, self._state, self._carriers = paths, mark, state, carriers
 
     @property
     def shown(self) -> str:
@@ -152,8 +153,7 @@ class LocalSite:
         return self._log(self._state(), topic, broker).forwarded(partition)
 
     def _log(self, state: RealmState, topic: str, broker: str) -> BrokerTopic:
-        number, each = state.broker_number(broker), state.topic(topic).partitions
-        return BrokerTopic(self._paths.topic(topic, broker).frames_root, each, number, len(state.brokers()))
+        return self._carriers.frames(state, topic, broker)
 
     def posts(self, topic: str, broker: str) -> PostLog:
         return PostLog(self._paths.topic(topic, broker).filter_posts)

@@ -73,6 +73,9 @@ MAY_STATE: Final[Mapping[type[Change], tuple[Voice, ...]]] = {
     changes.AnnounceLayerKey: _OWN_AFFAIR,
     changes.AnnouncePeer: _OWN_AFFAIR,
     changes.AnnounceGateway: _OWN_AFFAIR,
+    # Whoever could state it could have everybody's frames appended where nobody looks.
+    changes.AddCarrier: _RULES_THE_REALM,
+    changes.CarryTopic: _RULES_THE_REALM,
 }
 
 

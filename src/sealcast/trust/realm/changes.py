@@ -402,6 +402,34 @@ class AnnounceGateway:
     port: int
 
 
+# --- carriers -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AddCarrier:
+    """A server that keeps logs for the realm, and where it is reached; the last word on it counts."""
+
+    kind: ClassVar = "add-carrier"
+    name: str
+    #: As `log.carriers` reads it. How one proves who one is to it is nobody's business here.
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class CarryTopic:
+    """From this version on a broker's frames of a topic are on a carrier."""
+
+    kind: ClassVar = "carry-topic"
+    topic: str
+    broker: str
+    carrier: str
+    #: What the topic is called there.
+    name: str
+    #: By partition: the carrier's position that our first record there has, and its number in our log.
+    positions: tuple[int, ...]
+    numbers: tuple[int, ...]
+
+
 Change = (
     FoundRealm
     | AppointAdministrator
@@ -431,4 +459,6 @@ Change = (
     | AnnounceLayerKey
     | AnnouncePeer
     | AnnounceGateway
+    | AddCarrier
+    | CarryTopic
 )

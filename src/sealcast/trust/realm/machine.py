@@ -14,7 +14,7 @@ from typing import Any, Final
 from sealcast.model.names import NAME
 from sealcast.trust.realm import changes
 from sealcast.trust.realm.changes import Change
-from sealcast.trust.realm.rules import entities, filter_keys, homes, overlays, subscriptions, topics
+from sealcast.trust.realm.rules import carriers, entities, filter_keys, homes, overlays, subscriptions, topics
 from sealcast.trust.realm.rules.draft import Draft
 from sealcast.trust.realm.rules.entities import KEY_BYTES
 from sealcast.trust.realm.rules.topics import MAX_PARTITIONS, MAX_SEALED_KEY_BYTES, TOPIC_ID_BYTES
@@ -69,6 +69,8 @@ RULES: Final[Mapping[type[Change], Callable[[Draft, Any], None]]] = {
     changes.AnnounceLayerKey: overlays.announce_layer_key,
     changes.AnnouncePeer: entities.announce_peer,
     changes.AnnounceGateway: entities.announce_gateway,
+    changes.AddCarrier: carriers.add_carrier,
+    changes.CarryTopic: carriers.carry_topic,
 }
 
 

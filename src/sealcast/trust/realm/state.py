@@ -71,6 +71,17 @@ class BrokerGateway(NamedTuple):
     port: int
 
 
+class Carried(NamedTuple):
+    """Where a broker's frames of a topic are, when a carrier keeps them."""
+
+    carrier: str
+    #: What the topic is called there.
+    name: str
+    #: By partition: the position of our first record there, and its number.
+    positions: tuple[int, ...]
+    numbers: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class RealmState:
     """The realm after `version` changes."""
@@ -92,6 +103,10 @@ class RealmState:
     peers: Mapping[str, AnnouncedPeer] = field(default_factory=dict)
     #: The brokers that are on machines of their own; all others are where the realm is.
     gateways: Mapping[str, BrokerGateway] = field(default_factory=dict)
+    #: Servers that keep logs for the realm, and their addresses.
+    carriers: Mapping[str, str] = field(default_factory=dict)
+    #: Frames that are on one of them, by topic and broker; all others are in their broker's directory.
+    carried: Mapping[tuple[str, str], Carried] = field(default_factory=dict)
 
     # --- look-ups that say what is wrong ----------------------------------------------------------
 
@@ -126,6 +141,13 @@ class RealmState:
     def revocations(self, since: int) -> list[bytes]:
         """The signed lists after number `since`: what a broker that knows those up to it has to fetch."""
         return [self.revocation_lists[number] for number in range(since + 1, self.revoked.number + 1)]
+
+    def carrier(self, name: str) -> str:
+        """The address of a carrier."""
+        found = self.carriers.get(name)
+        if found is None:
+            raise _unknown("carrier", name, self.carriers, "add it with `sealcast carrier add`")
+        return found
 
     # --- decisions --------------------------------------------------------------------------------
 

@@ -93,6 +93,8 @@ class Draft:
         self.lists = DraftTable(state.revocation_lists)
         self.peers = DraftTable(state.peers)
         self.gateways = DraftTable(state.gateways)
+        self.carriers = DraftTable(state.carriers)
+        self.carried = DraftTable(state.carried)
         #: Topics written to since the last `state()`.
         self.open: dict[str, TopicTables] = {}
 
@@ -114,6 +116,8 @@ class Draft:
             self.lists.share(),
             self.peers.share(),
             self.gateways.share(),
+            self.carriers.share(),
+            self.carried.share(),
         )
 
     @property

@@ -1,0 +1,88 @@
+"""sealcast carrier: add, list; and `sealcast topic move`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sealcast.cli import talk
+
+if TYPE_CHECKING:
+    from sealcast.trust.realm.machine import RealmState
+
+app = talk.Commands("Name the Kafka clusters and NATS servers that keep frames for this realm.")
+
+NameOption = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="What the topic is called there [default: REALM.TOPIC].")
+]
+ReplicasOption = Annotated[int, typer.Option(min=1, help="On how many machines each frame is, if the topic is made.")]
+InSyncOption = Annotated[
+    int, typer.Option(min=1, help="On how many of them it has to be before it is acknowledged, if the topic is made.")
+]
+
+
+@app.command(epilog="Example: sealcast carrier add kafka kafka://broker1:9092,broker2:9092")
+def add(
+    name: Annotated[str, typer.Argument(metavar="CARRIER", help="A new name, or one that has moved.")],
+    address: Annotated[str, typer.Argument(help="kafka://HOST:PORT,... or nats://HOST:PORT,...")],
+) -> None:
+    """Name a carrier, and say where it is reached. Nothing is sent to it yet.
+
+    The address is public. How a machine proves who it is stands in secrets/carriers/CARRIER.conf of the realm on that
+    machine, name=value a line, readable by its owner only: security.protocol, ssl.ca.location,
+    ssl.certificate.location, ssl.key.location, ssl.key.password, sasl.mechanism, sasl.username and sasl.password for
+    Kafka; user, password, token, credentials, tls.ca, tls.certificate and tls.key for NATS.
+    """
+    here = talk.open_realm()
+    stored = here.add_carrier(name, address)
+    document = {"carrier": name, "address": stored, "settings": str(here.paths.carrier_settings(name))}
+    talk.answer(
+        document, f"carrier {name!r} is reached at {stored}", f"settings, if it needs any: {document['settings']}"
+    )
+
+
+@app.command("list", epilog="Example: sealcast carrier list --json")
+def list_() -> None:
+    """List the carriers of the realm, and the topics that each keeps."""
+    state = talk.open_realm(afar=True).state()
+    carriers = [(name, address, topics_on(state, name)) for name, address in state.carriers.items()]
+    columns = ("carrier", "address", "topics")
+    rows = [(name, address, ", ".join(each["topic"] for each in kept) or "-") for name, address, kept in carriers]
+    document = {"carriers": [dict(zip(columns, each, strict=True)) for each in carriers]}
+    talk.answer_table(document, columns, rows, "no carriers: sealcast carrier add")
+
+
+def topics_on(state: RealmState, carrier: str) -> list[dict[str, str]]:
+    """What a carrier keeps."""
+    return [
+        {"topic": topic, "broker": broker, "name": place.name}
+        for (topic, broker), place in state.carried.items()
+        if place.carrier == carrier
+    ]
+
+
+def move(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    to: Annotated[str, typer.Option("--to", metavar="CARRIER", help="A carrier of this realm: sealcast carrier list.")],
+    broker: Annotated[str, typer.Option(metavar="BROKER", help="Whose frames are moved.")] = "broker",
+    name: NameOption = None,
+    replicas: ReplicasOption = 1,
+    in_sync: InSyncOption = 1,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask: a topic does not move back.")] = False,
+) -> None:
+    """Move a topic's frames from the realm's directory to a carrier, while no pipeline runs the topic.
+
+    The topic is made there, unless it exists already. Frames keep their numbers, so ledger, deliveries and cursors go
+    on as they were. Publishers that are running append to the carrier from then on; while the frames are copied, they
+    are told to try again. If this is cut short, do it again.
+    """
+    here = talk.open_realm()
+    about = here.state().topic(topic)
+    if not yes:
+        talk.confirm(f"moves the frames of topic {about.name!r} to carrier {to!r}, for good")
+    done = here.move_topic(topic, to, broker=broker, name=name, replicas=replicas, in_sync=in_sync)
+    talk.answer(
+        {"topic": topic, "carrier": to, "name": done.name, "copied": done.copied, "version": done.version},
+        f"topic {topic!r} is on carrier {to!r} as {done.name!r}; {talk.counted(done.copied, 'frame')} copied",
+    )

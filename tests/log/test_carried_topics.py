@@ -1,0 +1,148 @@
+"""Topics whose frames are on a carrier: published, taken, opened, moved, removed; over real servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sealcast import Event, Publisher, Realm, Schema, Subscriber
+from sealcast.bench.carrier_servers import CarrierServer
+from sealcast.errors import Locked, Misuse, NotFound
+from sealcast.log.embedded import FrameLog, Moved
+from sealcast.log.ledger import kept_from_running
+from sealcast.pipeline.retention import Retainer, frame_steps
+from sealcast.protections import steps
+from sealcast.protections.steps import StepName
+from sealcast.trust.handles import BrokerRealm
+from tests.cli.shell import sealcast
+from tests.clients.pump import pump
+
+TOPIC = "quotes"
+SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 1_000}]})
+
+
+@pytest.fixture(params=["kafka", "nats"])
+def server(request: pytest.FixtureRequest) -> CarrierServer:
+    found: CarrierServer = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def realm(tmp_path: Path) -> Iterator[Realm]:
+    made = Realm.create(tmp_path / "realm", f"r{tmp_path.name[-12:]}")
+    made.create_topic(TOPIC, SCHEMA, partitions=2, access="members")
+    made.enrol_many(["nyse", "lse", "alice"])
+    made.subscribe(TOPIC, "alice", "price > 10")
+    yield made
+
+
+def publish(realm: Realm, *prices: int, by: str = "nyse") -> None:
+    with Publisher(realm, TOPIC, by) as writing:
+        writing.publish([Event({"price": n}, b"%d" % n) for n in prices])
+
+
+def deliver(realm: Realm) -> None:
+    steps._open.cache_clear()
+    StepName(str(realm.paths.root), TOPIC).open().begin()
+    pump(realm, TOPIC)
+
+
+def opened(realm: Realm) -> list[int]:
+    with Subscriber(realm, TOPIC, "alice") as reading:
+        found = [int(event.payload) for event in reading]
+        reading.ack()
+        return found
+
+
+def in_directory(realm: Realm) -> int:
+    """Frames in the realm's directory."""
+    count = 0
+    for partition in range(2):
+        with FrameLog(realm.paths.topic(TOPIC).frames(partition), read_only=True) as log:
+            count += log.end() - log.start()
+    return count
+
+
+def test_a_topic_on_a_carrier(realm: Realm, server: CarrierServer) -> None:
+    assert realm.add_carrier("away", server.address) == server.address
+    realm.move_topic(TOPIC, "away")
+    for round in range(3):
+        publish(realm, 11 + round, 5, 21 + round)
+        publish(realm, 31 + round, by="lse")
+        deliver(realm)
+        assert sorted(opened(realm)) == [11 + round, 21 + round, 31 + round]
+    assert in_directory(realm) == 0
+    assert sealcast("check", "--json", "--realm", realm.paths.root).document["ok"]
+
+
+def test_a_topic_that_moves_loses_no_cursor(realm: Realm, server: CarrierServer) -> None:
+    realm.add_carrier("away", server.address)
+    with Publisher(realm, TOPIC, "nyse") as running:
+        running.publish([Event({"price": n}, b"%d" % n) for n in (11, 12)])
+        deliver(realm)
+        assert opened(realm) == [11, 12]
+        running.publish([Event({"price": 13}, b"13")])
+        publish(realm, 14, by="lse")
+        before = {p: realm.frames(TOPIC).partition(p).end() for p in range(2)}
+        done = realm.move_topic(TOPIC, "away")
+        assert done.copied == 3
+        log = realm.frames(TOPIC)
+        assert {p: log.partition(p).end() for p in range(2)} == before
+        running.publish([Event({"price": 15}, b"15")])  # by a handle from before
+    deliver(realm)
+    assert sorted(opened(realm)) == [13, 14, 15]
+    publish(realm, 16)
+    deliver(realm)
+    assert opened(realm) == [16]
+    assert sealcast("check", "--json", "--realm", realm.paths.root).document["ok"]
+
+
+def test_frames_that_have_served_are_removed_from_a_carrier(realm: Realm, server: CarrierServer) -> None:
+    realm.add_carrier("away", server.address)
+    realm.move_topic(TOPIC, "away")
+    publish(realm, 11)
+    deliver(realm)
+    publish(realm, 12)
+    deliver(realm)
+    now = realm.clock() + 30 * 86_400_000_000
+    with Retainer(BrokerRealm(realm.paths.root), frame_steps(realm, [TOPIC], ["broker"])) as retainer:
+        assert sum(retainer.once(now).values()) == 2
+    assert opened(realm) == [11, 12]
+    publish(realm, 13)
+    deliver(realm)
+    assert opened(realm) == [13]
+
+
+def test_what_cannot_be_moved_is_refused(realm: Realm, nats: CarrierServer) -> None:
+    with pytest.raises(NotFound, match="no carrier 'away'"):
+        realm.move_topic(TOPIC, "away")
+    for address in ("kafka://", "mqtt://h:1", "kafka://h", "nats://h:1 ", "nats://a:1,,b:2"):
+        with pytest.raises(Misuse):
+            realm.add_carrier("away", address)
+    realm.add_carrier("away", nats.address)
+    with pytest.raises(Misuse, match="of another kind"):
+        realm.add_carrier("away", "kafka://127.0.0.1:1")
+    with kept_from_running(realm.paths.topic(TOPIC).ledger), pytest.raises(Locked):
+        realm.move_topic(TOPIC, "away")
+    realm.move_topic(TOPIC, "away")
+    with pytest.raises(Misuse, match="already"):
+        realm.move_topic(TOPIC, "away")
+    with FrameLog(realm.paths.topic(TOPIC).frames(0)) as log, pytest.raises(Moved):
+        log.append([b"late"])
+
+
+def test_settings_with_secrets_are_for_their_owner_alone(realm: Realm) -> None:
+    realm.add_carrier("away", "kafka://127.0.0.1:1")
+    path = realm.paths.carrier_settings("away")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("sasl.password = s3cret\n")
+    path.chmod(0o644)
+    with pytest.raises(Misuse, match="others may read") as refused:
+        realm.carriers.carrier(realm.state(), "away")
+    path.chmod(0o600)
+    path.write_text("bootstrap.servers = elsewhere:1\nsasl.password = s3cret\n")
+    with pytest.raises(Misuse, match="takes no setting 'bootstrap.servers'") as other:
+        realm.carriers.carrier(realm.state(), "away")
+    assert "s3cret" not in f"{refused.value}{other.value}"
