@@ -49,7 +49,8 @@ _CONTINUED: Final = re.compile(r"^Continued from \[[^]]*\]\(([^)#]+)\)", re.MULT
 _LISTENS: Final = re.compile(r"--listen \S+:[1-9]")
 #: What a fresh shell inherits. Everything else, and above all what the tests set for themselves, stays outside.
 #: The servers that a document needs come from whoever pastes it.
-_INHERITED: Final = ("POSTGRES_URL", "PGPASSWORD", "KAFKA_ADDRESS", "LANG", "LC_ALL", "TERM", "TMPDIR", "JAVA_HOME", "USER", "LOGNAME", "SHELL")
+_SERVERS: Final = ("POSTGRES_URL", "PGPASSWORD", "KAFKA_ADDRESS")
+_INHERITED: Final = ("LANG", "LC_ALL", "TERM", "TMPDIR", "JAVA_HOME", "USER", "LOGNAME", "SHELL", *_SERVERS)
 #: And how this machine reaches package registries: certificates, proxies, indexes.
 _REGISTRIES: Final = re.compile(r"(UV|PIP|SSL)_\w+|\w+_CA_BUNDLE|(https?|no|all)_proxy", re.IGNORECASE)
 

@@ -15,9 +15,7 @@ __all__ = ["postgres"]
 pytestmark = [pytest.mark.timeout(900), pytest.mark.soak]
 
 
-def test_every_block_works_when_it_is_pasted(
-    postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
-) -> None:
+def test_every_block_works_when_it_is_pasted(postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with KafkaServer(tmp_path / "kafka") as kafka:
         monkeypatch.setenv("KAFKA_ADDRESS", kafka.start().address)
         monkeypatch.setenv("POSTGRES_URL", postgres.url(postgres.schema(), password=None))

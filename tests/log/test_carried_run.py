@@ -37,7 +37,7 @@ def test_run_takes_frames_from_a_carrier(
         for publisher in ("nyse", "lse"):
             with Publisher(realm, TOPIC, publisher) as writing:
                 writing.publish([Event({"price": n}, b"%d" % n) for n in range(100)])
-        run(realm, once=True)
+        run(realm, once=True, spark=spark)
         with Subscriber(realm, TOPIC, "alice") as reading:
             assert sorted(int(event.payload) for event in reading) == sorted(2 * [*range(11, 100)])
             reading.ack()
@@ -53,7 +53,7 @@ def test_other_protections_over_kafka(
     realm = a_realm(tmp_path, kafka, protection)
     with Publisher(realm, TOPIC, "nyse") as writing:
         writing.publish([Event({"price": n}, b"%d" % n) for n in range(100)])
-    run(realm, once=True)
+    run(realm, once=True, spark=spark)
     with Subscriber(realm, TOPIC, "alice") as reading:
         assert [int(event.payload) for event in reading] == [*range(11, 100)]
     assert sealcast("check", "--json", "--realm", realm.paths.root).document["ok"]
@@ -91,7 +91,7 @@ def test_a_carrier_killed_while_events_pass(
     thread.join()
     while not done.is_set():
         time.sleep(0.1)
-    run(realm, once=True)
+    run(realm, once=True, spark=spark)
     with Subscriber(realm, TOPIC, "alice") as reading:
         got = [int(event.payload) for event in reading]
     assert set(got) == set(range(frames * each))
