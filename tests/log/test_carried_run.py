@@ -15,7 +15,7 @@ from sealcast.errors import Unavailable
 from tests.cli.shell import sealcast
 from tests.log.test_carried_topics import SCHEMA, TOPIC, in_directory
 
-OVER = [pytest.param("kafka"), pytest.param("nats", marks=pytest.mark.soak)]
+OVER = ["kafka", "nats"]
 
 
 def a_realm(directory: Path, server: CarrierServer, protection: str = "endpoint") -> Realm:
@@ -28,6 +28,7 @@ def a_realm(directory: Path, server: CarrierServer, protection: str = "endpoint"
     return realm
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("over", OVER)
 def test_run_takes_frames_from_a_carrier(
     over: str, request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession

@@ -146,3 +146,23 @@ def test_settings_with_secrets_are_for_their_owner_alone(realm: Realm) -> None:
     with pytest.raises(Misuse, match="takes no setting 'bootstrap.servers'") as other:
         realm.carriers.carrier(realm.state(), "away")
     assert "s3cret" not in f"{refused.value}{other.value}"
+
+
+def test_a_batch_over_a_carrier_is_planned_and_read_as_spark_does(realm: Realm, server: CarrierServer) -> None:
+    from pyspark.sql.streaming.datasource import ReadMaxRows
+
+    from sealcast.pipeline.sources import Limits, StepsStream
+
+    realm.add_carrier("away", server.address)
+    realm.move_topic(TOPIC, "away")
+    for n in range(6):
+        publish(realm, 11 + n)
+    publish(realm, 50, by="lse")
+    steps._open.cache_clear()
+    stream = StepsStream((StepName(str(realm.paths.root), TOPIC),), Limits(100, 1 << 20, 2))
+    start = stream.initialOffset()
+    few, all_of_it = (stream.latestOffset(start, ReadMaxRows(most)) for most in (4, 100))
+    assert few != all_of_it
+    tasks = stream.partitions(start, all_of_it)
+    assert sum(span.end - span.first for task in tasks for span in task.value.spans) == 7
+    assert sum(batch.num_rows for task in tasks for batch in stream.read(task)) >= 7  # and a row for each bucket
