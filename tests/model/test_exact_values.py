@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from sealcast.errors import EventRejected, SchemaRejected
-from sealcast.model.schema import Attribute, Type
+from sealcast.model.schema import Attribute, Schema, Type
 
 TINY = "1." + "0" * 34 + "1"
 
@@ -52,3 +52,22 @@ def test_every_float_is_judged_at_every_step(value: float, step: str, start: flo
 def test_a_truth_value_is_no_bound(kind: str) -> None:
     with pytest.raises(SchemaRejected, match="True"):
         Attribute.from_json({"name": "x", "type": kind, "min": True})
+
+
+LONG = 10**5_000  # Python refuses to write it out
+
+
+@pytest.mark.parametrize("kind", Type)
+def test_an_integer_of_thousands_of_digits_is_refused_by_name(kind: Type) -> None:
+    with pytest.raises(EventRejected, match="attribute 'x'") as refused:
+        Attribute("x", kind).parse(LONG)
+    assert len(refused.value.message) < 200
+
+
+def test_names_of_megabytes_are_not_echoed_whole() -> None:
+    long = "x" * 1_000_000
+    with pytest.raises(SchemaRejected, match="1 to 128 characters") as schema:
+        Attribute(long, Type.INT)
+    with pytest.raises(EventRejected, match="is not in the schema") as event:
+        Schema((Attribute("x", Type.INT),)).parse({long: 1})
+    assert max(len(schema.value.message), len(event.value.message)) < 300

@@ -80,7 +80,7 @@ class Attribute:
         if not self.name or len(self.name) > MAX_NAME_LENGTH or not _NAME.fullmatch(self.name):
             raise SchemaRejected(
                 f"an attribute's name has 1 to {MAX_NAME_LENGTH} characters "
-                f"and no brackets or control characters, not {self.name!r}"
+                f"and no brackets or control characters, not {_shown(self.name)}"
             )
         if self.step is not None and (self.type not in NUMERIC or not self.step.is_finite() or self.step <= 0):
             raise SchemaRejected(
@@ -341,7 +341,8 @@ class Schema:
         for name in attributes:
             if name not in self.by_name:
                 raise EventRejected(
-                    f"attribute {name!r} is not in the schema; it has {', '.join(self.names[:12])}", attribute=name
+                    f"attribute {_shown(name)} is not in the schema; it has {', '.join(self.names[:12])}",
+                    attribute=name,
                 )
         return {a.name: a.parse(attributes.get(a.name)) for a in self.attributes}
 
@@ -369,15 +370,15 @@ def value_to_json(value: Value) -> object:
 
 
 def _decimal(given: object, name: str) -> Decimal:
-    text = repr(given) if isinstance(given, float) else str(given)
     try:
+        text = repr(given) if isinstance(given, float) else str(given)
         if len(text) > MAX_NUMBER_DIGITS:
             raise InvalidOperation
         value = Decimal(text)
         # An exponent can say in five characters what takes a gigabyte to write out.
         if not value.is_finite() or abs(value.adjusted()) > MAX_NUMBER_DIGITS:
             raise InvalidOperation
-    except InvalidOperation:
+    except (InvalidOperation, ValueError):  # Python writes out no integer of more than 4,300 digits
         raise EventRejected(f"attribute {name!r}: {_shown(given)} is not a number", attribute=name) from None
     return value
 
@@ -391,5 +392,8 @@ def _digits_after_point(value: Decimal) -> int:
 
 
 def _shown(given: object) -> str:
-    text = repr(given) if not isinstance(given, Decimal) else str(given)
+    try:
+        text = repr(given) if not isinstance(given, Decimal) else str(given)
+    except ValueError:
+        return "an integer of thousands of digits"
     return text if len(text) <= 60 else text[:57] + "..."
