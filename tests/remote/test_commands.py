@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sealcast.control import desk
-from sealcast.errors import Misuse
+from sealcast.control import asking, desk
+from sealcast.errors import Misuse, NotFound
+from sealcast.log.control_topics import ControlPlane
 from sealcast.transports.address import GatewayAddress, home_of
 from tests.cli.shell import sealcast, write_lines
 from tests.remote.world import SCHEMA, TOPIC, Served, served
@@ -123,3 +125,20 @@ def test_an_owner_registers_a_topic_and_decides_who_may_use_it(world: Served) ->
         assert refused.code == 1 and refused.document["error"] != "misuse", (command, refused.out)
     assert "needs the realm itself" in sealcast("grant", "rates", "bob", "publish", "--realm", home).err
     assert "needs the realm itself" in sealcast("topic", "rotate", "rates", "--realm", home).err
+
+
+@pytest.mark.parametrize("renewed", [True, False])
+def test_who_lives_on_is_answered_after_its_topic_was_swept(
+    world: Served, renewed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those who serve drop topics for answers that are an hour old; so one who still lives takes a new one before."""
+    with world.side.interests(world.client("bob"), TOPIC, "bob") as interests:
+        interests.add("price < 9")
+        with closing(ControlPlane(world.realm.paths.root)) as plane:
+            assert plane.sweep(older_than_us=-1_000_000), "it waits on one"
+        if renewed:
+            monkeypatch.setattr(asking, "OLD_S", 0.0)
+            interests.add("price < 8")
+        else:
+            with pytest.raises(NotFound, match="no such control topic"):
+                interests.add("price < 8")

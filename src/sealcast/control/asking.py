@@ -27,10 +27,13 @@ from sealcast.control.envelopes import (
 from sealcast.control.service import ServiceTurn, unwrap
 from sealcast.errors import Busy, NotFound, Unavailable
 from sealcast.log.closing import Closing
-from sealcast.log.control_topics import LOOK_SECONDS, AskingPlane
+from sealcast.log.control_topics import ABANDONED_US, LOOK_SECONDS, AskingPlane
 
 ATTEMPTS: Final = 4
 PATIENCE_S: Final = 5.0
+#: A topic for answers is replaced after so long: those who serve drop it at twice that age, and from afar one learns of
+#: it only when an answer is lost.
+OLD_S: Final = ABANDONED_US / 2e6
 #: A whole queue is taken in fewer.
 _MOST_TURNS: Final = 16
 #: Answers on one topic before another takes its place, files and all.
@@ -62,7 +65,7 @@ class Asker(Closing):
         self.clock = clock or (lambda: time.time_ns() // 1000)
         self._patience_s = patience_s
         self._answers: bytes | None = None
-        self._heard = 0
+        self._heard, self._since = 0, 0.0
 
     def ask(
         self,
@@ -128,8 +131,10 @@ class Asker(Closing):
             self._plane.drop(topic)
 
     def _reply_topic(self) -> bytes:
+        if self._answers is not None and time.monotonic() - self._since > OLD_S:
+            self.close()
         if self._answers is None or not self._plane.exists(self._answers):
-            self._answers, self._heard = self._plane.create(reply=True), 0
+            self._answers, self._heard, self._since = self._plane.create(reply=True), 0, time.monotonic()
         elif self._plane.end(self._answers) > _ENOUGH:
             self.close()
             return self._reply_topic()
