@@ -42,11 +42,13 @@ def rotate(
     reasons = here.rotate_due(counts=Messages(here).counts()) if due else dict.fromkeys(topics or (), "asked for")
     if as_ is not None:
         with owners.asking(here, as_) as owner:
-            for about in map(here.state().topic, reasons):
-                requests.rotate(owner, about.center, about.name, about.epoch)
-    elif not due:
-        here.rotate_many(list(reasons))
-    state = here.state()
+            asked = [here.state().topic(name) for name in reasons]
+            reached = {each.name: requests.rotate(owner, each.center, each.name, each.epoch) for each in asked}
+        state = owners.seen(here, lambda now: all(now.topic(name).epoch >= epoch for name, epoch in reached.items()))
+    else:
+        if not due:
+            here.rotate_many(list(reasons))
+        state = here.state()
     topics_now = ((state.topic(name), why) for name, why in reasons.items())
     rotated = [
         {"topic": about.name, "epoch": about.epoch, "since": moment(about.epoch_starts[-1]), "why": why}

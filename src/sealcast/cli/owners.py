@@ -6,9 +6,10 @@ center's control topic, and the center decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -17,6 +18,10 @@ from sealcast.cli import talk
 if TYPE_CHECKING:
     from sealcast.control.correspondence import Correspondent
     from sealcast.trust.deployment import Realm
+    from sealcast.trust.realm.state import RealmState
+
+#: How long the registry may take to show what was decided.
+_SEEN_S: Final = 10.0
 
 OwnerOption = Annotated[
     str | None,
@@ -51,7 +56,7 @@ def register(
         epoch = register_topic(
             owner, name, read_schema(schema), center=center, partitions=partitions, access=access, parameters=parameters
         )
-    about = here.state().topic(name)
+    about = seen(here, lambda state: name in state.topics).topic(name)
     document = {
         "topic": name,
         "id": about.id.hex(),
@@ -62,6 +67,14 @@ def register(
         "parameters": about.parameters.to_json(),
     }
     talk.answer(document, f"topic {name!r} registered with {center!r}: {as_!r} decides who may use it")
+
+
+def seen(here: Realm, shows: Callable[[RealmState], bool]) -> RealmState:
+    """The registry, once it shows what a key center has answered: from afar that takes a moment."""
+    until = time.monotonic() + _SEEN_S
+    while not shows(state := here.state()) and time.monotonic() < until:
+        time.sleep(0.05)
+    return state
 
 
 @contextmanager
