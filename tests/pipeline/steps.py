@@ -29,7 +29,7 @@ from sealcast.broker.columns import REFUSED, RULINGS
 from sealcast.broker.gate import bounds_of
 from sealcast.broker.replay import CLAIM, Windows
 from sealcast.pipeline import sinks
-from sealcast.pipeline.checkpoints import drop_foreign, initial_windows
+from sealcast.pipeline.checkpoints import LocalCheckpoint, drop_foreign, initial_windows
 from sealcast.pipeline.sinks import StreamPieces
 from sealcast.pipeline.sources import Limits, StepsStream
 from sealcast.protections.frame_steps import FramesStep, kernel
@@ -81,7 +81,8 @@ class MicroBatches:
     def _windows(self, batch: int) -> Windows:
         """The state that batch `batch` begins with."""
         if not batch:
-            found = initial_windows(FramesStep.of(self._name))
+            step = FramesStep.of(self._name)
+            found = initial_windows(step, LocalCheckpoint(step.paths.checkpoint))
             assert found is not None
             return found
         return Windows.unpack(bytes.fromhex(_get(self._state / str(batch - 1))), bounds_of(self._name.open().about))
@@ -153,7 +154,7 @@ def _live(name: StepName, death_at: int) -> NoReturn:
     topic = name.open()
     with topic.ledger.exclusive() as term:
         topic.prepare()
-        drop_foreign(topic.paths.checkpoint, [topic])
+        drop_foreign(LocalCheckpoint(topic.paths.checkpoint), [topic])
         MicroBatches(name, term).drain()
     os._exit(0)
 

@@ -23,7 +23,7 @@ import pytest
 from sealcast.errors import Locked
 from sealcast.log.ledger import Ledger, LedgerReader
 from sealcast.pipeline.run import run
-from sealcast.pipeline.session import THREADLESS
+from sealcast.pipeline.settings import THREADLESS
 from sealcast.pipeline.sinks import StreamPieces
 from sealcast.protections.steps import StepName
 from tests.clients.pump import pump

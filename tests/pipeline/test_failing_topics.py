@@ -199,7 +199,7 @@ class _Report(Exception):
 
 
 def tried(realm: Realm, begin: Callable[..., Any]) -> Attempts:
-    return Attempts([StepName(str(realm.paths.root), BAD)], True, begin, Metrics())
+    return Attempts([StepName(str(realm.paths.root), BAD)], begin, Metrics())
 
 
 def test_delays_double_up_to_the_longest_and_begin_anew_once_it_works(

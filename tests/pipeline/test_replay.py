@@ -24,7 +24,7 @@ from sealcast.log.ledger import LedgerReader
 from sealcast.model import Position
 from sealcast.model.rejection import Reason
 from sealcast.pipeline import replay
-from sealcast.pipeline.checkpoints import initial_windows
+from sealcast.pipeline.checkpoints import LocalCheckpoint, initial_windows
 from sealcast.pipeline.replay import Replay
 from sealcast.pipeline.run import run, run_batch
 from sealcast.pipeline.sources import Limits, StepsStream
@@ -174,17 +174,18 @@ def test_a_checkpoint_begins_with_the_windows_of_the_ledger_and_its_first_batch_
     field.publish_round()
     pump(field.realm, TOPIC)
     before = name.open().history().windows(1).pack()
-    fresh = initial_windows(FramesStep.of(name))
+    place = LocalCheckpoint(field.paths.checkpoint)
+    fresh = initial_windows(FramesStep.of(name), place)
     assert fresh is not None and fresh.pack() == before
     field.publish_round()
     pump(field.realm, TOPIC)
     # Spark died after the second record, which was its first batch, and before it noted that.
     (field.paths.checkpoint / "commits").mkdir(parents=True)
     (field.paths.checkpoint / "metadata").write_text(json.dumps({"id": "test"}))
-    again = initial_windows(FramesStep.of(name))
+    again = initial_windows(FramesStep.of(name), place)
     assert again is not None and again.pack() == before
     (field.paths.checkpoint / "commits" / "0").write_text("v1")
-    assert initial_windows(FramesStep.of(name)) is None, "Spark has its own"
+    assert initial_windows(FramesStep.of(name), place) is None, "Spark has its own"
 
 
 def test_a_batch_that_the_ledger_has_is_run_for_its_state_alone(field: Field) -> None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from sealcast.errors import Misuse, Unavailable
-from sealcast.pipeline import java, session, zygote
+from sealcast.pipeline import java, session, settings, zygote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,7 +103,7 @@ def test_no_java_at_all_names_what_was_refused(tmp_path: Path, monkeypatch: pyte
 def test_a_jvm_that_does_not_start_is_explained(tmp_path: Path) -> None:
     found = java.find()
     with pytest.raises(Unavailable, match="before Spark was up") as refused:
-        java.launch(found, home=tmp_path, options=["-Xmx1k"], environment=os.environ)
+        java.launch(java.command(found, ["-Xmx1k"]), home=tmp_path, environment=os.environ)
     assert refused.value.hint is not None and "memory" in refused.value.hint
 
 
@@ -166,7 +166,7 @@ def test_what_is_forked_has_no_threads() -> None:
         "from sealcast.pipeline import zygote; zygote.preload(); import os; print(len(os.listdir('/proc/self/task')))"
     )
     told = subprocess.run(
-        [sys.executable, "-c", count], env={**os.environ, **session.THREADLESS}, capture_output=True, check=True
+        [sys.executable, "-c", count], env={**os.environ, **settings.THREADLESS}, capture_output=True, check=True
     )
     assert told.stdout == b"1\n"
 
@@ -228,10 +228,10 @@ def test_the_same_session_again(spark: SparkSession) -> None:
     ("master", "number"), [("local", 1), ("local[3]", 3), ("local[4, 2]", 4), ("spark://somewhere:7077", 1)]
 )
 def test_cores(master: str, number: int) -> None:
-    assert session.cores(master) == number
+    assert settings.cores(master) == number
 
 
 def test_a_cluster_is_not_told_about_loopback(tmp_path: Path) -> None:
-    conf = session.configuration("spark://somewhere:7077", tmp_path)
+    conf = settings.configuration("spark://somewhere:7077", tmp_path)
     assert not [name for name in conf if "127.0.0.1" in conf[name] or str(tmp_path) in conf[name]]
     assert "spark.redaction.regex" in conf

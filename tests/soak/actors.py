@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sealcast.errors import SealcastError, Unavailable
-from sealcast.pipeline.session import THREADLESS
+from sealcast.pipeline.settings import THREADLESS
 from tests.pipeline.drivers import ROOT
 from tests.soak.journal import Journal, Published
 from tests.soak.world import events, named

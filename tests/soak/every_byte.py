@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from sealcast.pipeline.session import THREADLESS
+from sealcast.pipeline.settings import THREADLESS
 from tests.pipeline.drivers import ROOT
 
 #: Bytes that are flipped together at first. If nobody notices all of them, nobody notices one of them: most of a

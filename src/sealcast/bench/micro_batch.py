@@ -34,7 +34,7 @@ from sealcast.broker.columns import CLAIMS, COUNTS, PIECES, REJECTED, RULINGS, d
 from sealcast.errors import Unavailable
 from sealcast.pipeline.metrics import FinishedBatch
 from sealcast.pipeline.run import start
-from sealcast.pipeline.session import cores
+from sealcast.pipeline.settings import cores
 from sealcast.trust.deployment import Realm
 
 BATCHES: Final = 30

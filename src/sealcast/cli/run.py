@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +14,7 @@ from sealcast.cli import talk
 from sealcast.cli.maintain import upkeep
 from sealcast.cli.metrics import PrometheusPort, PrometheusToken, asked_for
 from sealcast.cli.tracing import TracesTo, traces_to
+from sealcast.errors import Locked, Misuse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from sealcast.errors import SealcastError
     from sealcast.pipeline.metrics import FinishedBatch
     from sealcast.pipeline.queries import Options
+    from sealcast.trust.handles import BrokerRealm
     from sealcast.trust.realm.machine import RealmState
 
 app = talk.Commands()
@@ -31,6 +33,17 @@ Topics = Annotated[
     list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Run only this topic; can be repeated.")
 ]
 Master = Annotated[str, typer.Option(metavar="URL", help="Where Spark runs.")]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="A setting of Spark's, such as spark.cores.max=8; can be repeated."),
+]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Where Spark keeps its state, such as hdfs://HOST/DIR [default: in the realm]."),
+]
+Standby = Annotated[
+    bool, typer.Option("--standby", help="While another process runs these topics, wait; then take over.")
+]
 Every = Annotated[str | None, typer.Option(metavar="TIME", help='The least time between batches, such as "5 seconds".')]
 Node = Annotated[
     str | None, typer.Option(metavar="BROKER", help="Run this broker alone [default: all whose keys are here].")
@@ -42,6 +55,9 @@ def run(
     once: Once = False,
     topics: Topics = None,
     master: Master = "local[*]",
+    conf: Conf = None,
+    checkpoint: Checkpoint = None,
+    standby: Standby = False,
     every: Every = None,
     node: Node = None,
     prometheus: PrometheusPort = None,
@@ -61,6 +77,11 @@ def run(
 
     With --node, only that broker's own keys are opened. Run `sealcast maintain` elsewhere to renew what falls due.
 
+    On a Spark cluster (--master spark://HOST:PORT), your spark-defaults.conf counts, and --conf before it.
+
+    With --standby, a second run waits for as long as another one runs these topics, and takes over when that ends,
+    however it ends. The other one can commit nothing any more.
+
     A broker on a machine of its own runs in the home that it joined from: --realm HOME. Its logs and pieces are there,
     and others reach them through the gateway of that machine (sealcast broker reach).
     """
@@ -69,40 +90,81 @@ def run(
     if not alone:
         here = talk.open_realm()
     _exists(here.state(), topics, node)
+    from sealcast.pipeline.checkpoints import check_location
     from sealcast.pipeline.metrics import Metrics
     from sealcast.pipeline.run import queries_of, refuse_second_run
     from sealcast.pipeline.run import run as run_pipeline
 
-    show = asked_for(prometheus, prometheus_token)
-    refuse_second_run(queries_of(here, topics or (), node))
-    begin, metrics, shown, spark = time.monotonic(), Metrics(), _Shown(), _Spark(master, once)
+    show, spark = asked_for(prometheus, prometheus_token), _Spark(master, conf or (), once)
+    if checkpoint is not None:
+        check_location(checkpoint)
+    if standby and once:
+        raise Misuse("--once ends when nothing is waiting, so it cannot stand by", hint="leave one of the two out")
+    if not standby:
+        refuse_second_run(queries_of(here, topics or (), node))
+    begin, metrics, shown = time.monotonic(), Metrics(), _Shown()
+    totals: Mapping[str, int] = {}
     with ExitStack() as held:
         held.enter_context(show(lambda: metrics.registry))
         options: Options = {"once": once, "every": every, "node": node, "metrics": metrics, "spark": spark}
+        options["checkpoint"] = checkpoint
         options |= {"on_batch": shown.batch, "on_failure": shown.failure}
         options["traces"] = held.enter_context(traces_to(traces))
-        if not alone:
-            held.enter_context(upkeep(talk.open_realm()))
-        totals = run_pipeline(here, topics or (), **options)
+        while not standby or _our_turn(here, topics, node, spark):
+            try:
+                with nullcontext() if alone else upkeep(talk.open_realm()):
+                    totals = run_pipeline(here, topics or (), **options)
+                break
+            except Locked:  # another one that stood by was quicker, or has taken over since
+                if not standby:
+                    raise
     shown.end()
-    if not spark.started:
+    if once and not spark.started:
         talk.note("nothing was waiting, so Spark was not started")
     _answer(totals, shown.batches, time.monotonic() - begin)
+
+
+def _our_turn(here: BrokerRealm, topics: Sequence[str] | None, node: str | None, spark: _Spark) -> bool:
+    """Stands by until nobody else runs these topics; False when it was asked to stop."""
+    from sealcast.pipeline.standby import wait_for_turn
+
+    waited = list[str]()
+
+    def tell(other: Locked) -> None:
+        talk.note(f"standing by: {other.message}")
+        waited.append(other.message)
+        spark.warm()
+
+    ours = wait_for_turn(here, tuple(topics or ()), node, tell)
+    if ours and waited:
+        talk.note("taking over")
+    return ours
 
 
 class _Spark:
     """Starts Spark when the pipeline first has something for it, and says so: it takes its time."""
 
-    def __init__(self, master: str, once: bool) -> None:
-        self._master, self._once = master, once
+    def __init__(self, master: str, conf: Sequence[str], once: bool) -> None:
+        from sealcast.pipeline import settings
+
+        self._master, self._conf, self._once = master, settings.given(conf), once
+        settings.check(master, self._conf)
         self.started = False
+
+    def warm(self) -> None:
+        """Starts Spark before it is needed, where that takes nothing from others: on a cluster it would hold cores."""
+        from sealcast.pipeline.session import session
+        from sealcast.pipeline.settings import is_local
+
+        if is_local(self._master):
+            session(self._master, extra=self._conf, short_lived=self._once, clients=False)
 
     def __call__(self) -> SparkSession:
         from sealcast.pipeline.session import session
 
         if not self.started:
             talk.note("starting Spark ...")
-        spark = session(self._master, short_lived=self._once, clients=False)
+        spark = session(self._master, extra=self._conf, short_lived=self._once, clients=False)
         if not self.started and not self._once:
             talk.note("running; Ctrl-C stops in good order")
         self.started = True

@@ -21,7 +21,6 @@ from sealcast.log import failing
 from sealcast.log.failing import FailureNote
 from sealcast.model.rejection import Reason
 from sealcast.overlay.relay import AWAY
-from sealcast.pipeline.checkpoints import drop_foreign
 from sealcast.pipeline.failures import explain, explained
 from sealcast.pipeline.metrics import FinishedBatch, Metrics, finished
 from sealcast.protections.frame_steps import FramesStep
@@ -46,11 +45,11 @@ Begin = Callable[[OpenStep, Mapping[str, str]], StreamingQuery]
 class Attempts:
     """The attempts to run one query, of which one runs at a time."""
 
-    def __init__(self, names: Sequence[StepName], alone: bool, begin: Begin, metrics: Metrics) -> None:
+    def __init__(self, names: Sequence[StepName], begin: Begin, metrics: Metrics) -> None:
         self.names = tuple(names)
         #: Why it does not run, or did not work when it was last tried.
         self.failure: SealcastError | None = None
-        self._alone, self._begin, self._metrics = alone, begin, metrics
+        self._begin, self._metrics = begin, metrics
         self._held = ExitStack()
         self._terms: dict[str, str] = {}
         self._query: StreamingQuery | None = None
@@ -80,7 +79,6 @@ class Attempts:
             for _ in steps:
                 if not steps[0].turn(self.names):
                     break
-            drop_foreign(steps[0].checkpoint(self._alone), steps)
         except SealcastError as error:
             self._fail(error)
             return False

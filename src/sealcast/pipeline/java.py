@@ -30,6 +30,9 @@ OLDEST_JAVA: Final = 17
 START_SECONDS: Final = 120
 
 SPARK_HOME: Final = Path(pyspark.__file__).parent
+SUBMIT: Final = "org.apache.spark.deploy.SparkSubmit"
+#: What Spark's shell scripts tell its launcher: without the second, it looks for a source tree of Spark's.
+ENVIRONMENT: Final = {"SPARK_HOME": str(SPARK_HOME), "SPARK_SCALA_VERSION": "2.13"}
 
 #: What Spark's own launcher opens to itself (a test compares), but for `--add-modules=jdk.incubator.vector`: only
 #: Spark's linear algebra wants it, trimmed runtimes lack it, and it makes the JVM print a warning.
@@ -143,28 +146,63 @@ class Gateway:
             self.process.wait()
 
 
-def launch(
-    java: Java, *, home: Path, options: Sequence[str], environment: Mapping[str, str], keep_open: Sequence[int] = ()
-) -> Gateway:
-    """Starts Spark's gateway with `options` for the JVM; what it prints goes to `home`/jvm.out."""
-    connection, output = home / "gateway", home / "jvm.out"
-    command = [
+def command(java: Java, options: Sequence[str]) -> list[str]:
+    """What starts Spark's gateway for a local master, with `options` for the JVM."""
+    return [
         str(java.executable),
         "-cp",
         # log4j's configuration is given by name, so Spark's conf directory has nothing to add.
         str(SPARK_HOME / "jars" / "*"),
         *options,
         *MODULE_OPTIONS,
-        "org.apache.spark.deploy.SparkSubmit",
+        SUBMIT,
         "pyspark-shell",
     ]
+
+
+def told_by_launcher(java: Java, environment: Mapping[str, str], program: str, *arguments: str) -> list[str]:
+    """The command by which Spark's own launcher would start one of Spark's programs in this environment: with the
+    directories of the cluster's configuration, and what spark-defaults.conf says of the JVM. Without the module that
+    trimmed runtimes lack."""
+    asked = [str(java.executable), "-Xmx128m", "-cp", str(SPARK_HOME / "jars" / "*"), "org.apache.spark.launcher.Main"]
+    run = subprocess.run(
+        [*asked, program, *arguments],
+        env={**environment, **ENVIRONMENT, "JAVA_HOME": _home_of(java)},
+        capture_output=True,
+        timeout=START_SECONDS,
+        check=False,
+    )
+    told = run.stdout.decode(errors="replace").lstrip("\0\n").rstrip("\0").split("\0")
+    if run.returncode or program not in told or "--usage-error" in told:
+        said = (run.stderr or run.stdout).decode(errors="replace").strip().splitlines()
+        raise Unavailable(
+            f"Spark's launcher refuses to start {program}: {said[-1][:400] if said else 'without a word'}"
+        )
+    return [word for word in told if word != "--add-modules=jdk.incubator.vector"]
+
+
+def _home_of(java: Java) -> str:
+    return str(java.executable.resolve().parent.parent)
+
+
+def launch(
+    command: Sequence[str],
+    *,
+    home: Path,
+    environment: Mapping[str, str],
+    directory: Path | None = None,
+    keep_open: Sequence[int] = (),
+) -> Gateway:
+    """Starts Spark's gateway, in `directory` if one is named; what it prints goes to `home`/jvm.out."""
+    connection, output = home / "gateway", home / "jvm.out"
     with output.open("wb") as out:
         process = subprocess.Popen(
             command,
+            cwd=directory,
             stdin=subprocess.PIPE,  # never written to: the gateway ends when it breaks
             stdout=out,
             stderr=out,
-            env={**environment, "SPARK_HOME": str(SPARK_HOME), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection)},
+            env={**environment, **ENVIRONMENT, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection)},
             pass_fds=tuple(keep_open),
             process_group=0,  # Ctrl-C is for us: we stop Spark in good order
         )

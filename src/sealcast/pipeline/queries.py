@@ -29,11 +29,12 @@ from sealcast.log.closing import Closing
 from sealcast.overlay.relay import Relay
 from sealcast.pipeline import replay
 from sealcast.pipeline.attempts import Attempts
-from sealcast.pipeline.checkpoints import initial_windows
+from sealcast.pipeline.checkpoints import checkpoint_of, drop_foreign, initial_windows
 from sealcast.pipeline.failures import living_jvm
 from sealcast.pipeline.metrics import OBSERVED, FinishedBatch, Metrics, observed
 from sealcast.pipeline.retention import Retainer
-from sealcast.pipeline.session import cores, is_local, use_here
+from sealcast.pipeline.session import use_here
+from sealcast.pipeline.settings import cores, is_local
 from sealcast.pipeline.sources import FRAME_LIMITS, RECORD_LIMITS
 from sealcast.protections.frame_steps import FramesStep, kernel
 from sealcast.protections.steps import OpenStep, StepName
@@ -57,6 +58,8 @@ class Options(TypedDict, total=False):
     limits: Mapping[str, int] | None
     #: Spark's processing-time trigger ("1 second"); as soon as there is something, without one.
     every: str | None
+    #: Below which URL Spark's checkpoints are; beside the ledgers, without.
+    checkpoint: str | None
     metrics: Metrics | None
     on_batch: Callable[[FinishedBatch], None] | None
     #: Told of a topic that failed, why, and in how many seconds it is tried again.
@@ -141,7 +144,7 @@ class Pipeline(Closing):
     def add(self, query: Query) -> None:
         """One more query, whose steps nobody else may run from now on. `begin` begins it; `once`, a later step is begun
         when those before it in the path have ended."""
-        attempts = Attempts(query.names, query.alone, partial(self._begin, query), self.metrics)
+        attempts = Attempts(query.names, partial(self._begin, query), self.metrics)
         self.metrics.known(query.names[0].topic, [name.broker for name in query.names])
         self._attempts.append(attempts)
         self._held.callback(attempts.release)
@@ -174,13 +177,15 @@ class Pipeline(Closing):
         (_, (max_bytes, _)), limits = FRAME_LIMITS if query.reads_frames else RECORD_LIMITS, self._options.get("limits")
         options: dict[str, Any] = {max_bytes: step.max_bytes, **parallelism(self._spark), **(limits or {})}
         rows = self._spark.readStream.format("sealcast-input").options(**query.options, **options).load()
+        checkpoint = checkpoint_of(self._spark, step, query.alone, self._options.get("checkpoint"))
+        drop_foreign(checkpoint, [name.open() for name in query.names])
         if isinstance(step, FramesStep):
-            rows = pieces_of(rows, step, initial_windows(step), int(options["tasks"]))
+            rows = pieces_of(rows, step, initial_windows(step, checkpoint), int(options["tasks"]))
         traced = self._options.get("traces") is not None
         counted = rows.observe(OBSERVED, *observed(len(query.names) > 1, traced))
         writer = counted.writeStream.format("sealcast-pieces")
         writer = writer.options(**query.options, terms=json.dumps(terms)).queryName(query.title(step.realm.id))
-        writer = writer.option("checkpointLocation", str(step.checkpoint(query.alone)))
+        writer = writer.option("checkpointLocation", checkpoint.location)
         if self._options.get("once"):
             writer = writer.trigger(availableNow=True)
         elif (every := self._options.get("every")) is not None:
@@ -223,7 +228,7 @@ class Pipeline(Closing):
 
     def wait_for_signal(self) -> None:
         """`wait`, until SIGINT or SIGTERM; then stops in good order."""
-        with _signals() as asked:
+        with signals() as asked:
             self.wait(asked)
             self.interrupted = asked()
         self.stop()
@@ -322,7 +327,8 @@ def _trace(traces: Traces, batch: FinishedBatch) -> None:
 
 
 @contextmanager
-def _signals() -> Iterator[Callable[[], bool]]:
+def signals() -> Iterator[Callable[[], bool]]:
+    """Says whether SIGINT or SIGTERM came, instead of ending by it."""
     asked = threading.Event()
 
     def note(number: int, frame: FrameType | None) -> None:

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Unpack
+from typing import Final, Unpack
 
 from pyspark.sql import SparkSession
 
 from sealcast.broker.lag import lags_at
-from sealcast.errors import Misuse, SealcastError
+from sealcast.errors import Locked, Misuse, SealcastError
 from sealcast.log.ledger import runs_already
 from sealcast.overlay.relay import Relay, brokers_here
 from sealcast.pipeline.failures import explained
@@ -30,6 +30,8 @@ from sealcast.protections.frame_steps import FramesStep, MatchingStep
 from sealcast.protections.port import broker_side
 from sealcast.protections.steps import StepName
 from sealcast.trust.handles import BrokerRealm
+
+_CONNECT: Final = "pyspark.sql.connect."
 
 
 def start(realm: str | Path | BrokerRealm, topics: Sequence[str] = (), **options: Unpack[Options]) -> Pipeline:
@@ -109,6 +111,11 @@ def _session(options: Options) -> SparkSession:
     given = options.get("spark")
     if given is None:
         return session(options.get("master", "local[*]"), short_lived=options.get("once", False), clients=False)
+    if type(given).__module__.startswith(_CONNECT):
+        raise Misuse(
+            "the pipeline cannot run through Spark Connect: it needs the driver's own JVM",
+            hint="start it beside the cluster: sealcast run --master spark://HOST:PORT",
+        )
     return given if isinstance(given, SparkSession) else given()
 
 
@@ -145,15 +152,19 @@ def queries_of(realm: BrokerRealm, topics: Sequence[str], node: str | None = Non
 
 
 def refuse_second_run(queries: Sequence[Query]) -> None:
-    """Raises Locked where other processes run all of these queries already, as `start` would, without Spark. Whatever
-    else is wrong is left for `start` to say."""
+    """Raises Locked where other processes run all of these queries already, as `start` would, without Spark."""
+    others = taken(queries)
+    if others and others[-1] is not None and None not in others:
+        raise others[-1]
+
+
+def taken(queries: Sequence[Query]) -> list[Locked | None]:
+    """Who else runs each of these queries, if anybody does. Whatever is wrong is left for `start` to say."""
     try:
         ledgers = [[name.open().paths.ledger for name in query.names] for query in queries]
     except SealcastError:
-        return
-    taken = [next(filter(None, map(runs_already, each)), None) for each in ledgers]
-    if taken and taken[-1] is not None and None not in taken:
-        raise taken[-1]
+        return []
+    return [next(filter(None, map(runs_already, each)), None) for each in ledgers]
 
 
 def _retainer(realm: BrokerRealm, topics: Sequence[str], node: str | None) -> Retainer:

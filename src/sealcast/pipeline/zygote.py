@@ -12,7 +12,7 @@ The launcher is a dozen lines that run in a bare interpreter; it stays for as lo
 holds on to it, and the process ends with it. Whatever it cannot hand over (another module, no zygote) it runs itself,
 with the real Python. The socket is in the session's private directory.
 
-Forking is safe because nothing here has started a thread (session.THREADLESS, and a test that counts), and nothing
+Forking is safe because nothing here has started a thread (settings.THREADLESS, and a test that counts), and nothing
 here has opened a realm: a fork inherits code and no secrets.
 """
 
@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import Final
 
 from sealcast.model.protection import PROTECTIONS
+from sealcast.pipeline.settings import DAEMON
 
 SOCKET: Final = "zygote"
 LAUNCHER: Final = "python"
@@ -46,6 +47,7 @@ _DAEMON: Final = "pyspark.daemon"
 #: stream's offsets and for the start of a stateful query. Anything else is started as usual.
 _MODULES: Final = (
     _DAEMON,
+    DAEMON,
     "pyspark.sql.streaming.python_streaming_source_runner",
     "pyspark.sql.streaming.transform_with_state_driver_worker",
 )
@@ -159,7 +161,7 @@ def become(link: socket.socket) -> None:
 
 
 def _run(module: str, link: socket.socket) -> None:
-    if module == _DAEMON:  # it ends with its standard input, and forks: no threads
+    if module in (_DAEMON, DAEMON):  # it ends with its standard input, and forks: no threads
         from pyspark.daemon import manager
 
         manager()
