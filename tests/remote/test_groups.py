@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,33 +14,46 @@ from sealcast.log import groups
 from sealcast.log.groups import GroupFile, ShareLost
 from sealcast.model.protection import PROTECTIONS
 from sealcast.transports.problems import GatewayRefused
+from sealcast.trust.handles import EntityRealm
 from tests.clients.test_groups import drained
 from tests.remote.world import TOPIC, Served, events, served
 
+#: By realm and entity, its first home. On layered topics it alone has the entity's agreement keys and filters.
+HOMES: dict[tuple[int, str], Path] = {}
 WITH_BROKERS = [name for name, kind in PROTECTIONS.items() if not kind().peers]
 
 
 @pytest.fixture(scope="module", params=WITH_BROKERS)
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(tmp_path_factory.mktemp("remote"), request.param) as made:
-        with made.side.interests(made.client("ann"), TOPIC, "ann") as interests:
+        for name in ("nyse", "xetra"):
+            Publisher(home(made, name), TOPIC, name).close()  # has a place in the tree now, where brokers are one
+        with made.side.interests(home(made, "ann"), TOPIC, "ann") as interests:
             interests.add("price < 200")
-        with Subscriber(made.client("ann"), TOPIC, "ann", peek=True) as early:
+        with Subscriber(home(made, "ann"), TOPIC, "ann", peek=True) as early:
             early.poll()  # tells the broker what it wants, where brokers cannot read
         made.pump()
         yield made
 
 
+def home(world: Served, name: str) -> EntityRealm:
+    key = (world.port, name)
+    if key not in HOMES:
+        HOMES[key] = world.home(name)
+    return EntityRealm(HOMES[key])
+
+
 def publish(world: Served, *prices: int) -> None:
     for name in ("nyse", "xetra"):
-        with Publisher(world.client(name), TOPIC, name) as publisher:
+        with Publisher(home(world, name), TOPIC, name) as publisher:
             publisher.publish(events(*prices))
     world.pump()
 
 
 def member(world: Served, group: str) -> Subscriber:
-    """On a machine of its own."""
-    return Subscriber(world.client("ann"), TOPIC, "ann", group=group)
+    """On a machine of its own, or in the one home that has the filters and their keys."""
+    at = home(world, "ann") if world.protection.overlay else world.client("ann")
+    return Subscriber(at, TOPIC, "ann", group=group)
 
 
 def acknowledged(world: Served, group: str) -> list[bytes]:
