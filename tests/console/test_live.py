@@ -11,17 +11,17 @@ import pytest
 from sealcast import Realm
 from sealcast.console import live as live_module
 from sealcast.console.html import Markup
-from sealcast.console.live import Live, Parts
+from sealcast.console.live import LivePages, Parts
 from sealcast.console.looking import RealmLook
-from sealcast.console.workers import Workers
+from sealcast.console.workers import PageWorkers
 from sealcast.errors import Busy, Unavailable
 from tests.console import world
 
 
-def run(realm: Realm, work: Callable[[Live, Workers], AsyncIterator[None]], every_s: float = 0.05) -> None:
+def run(realm: Realm, work: Callable[[LivePages, PageWorkers], AsyncIterator[None]], every_s: float = 0.05) -> None:
     async def main() -> None:
-        workers = Workers(realm)
-        found = Live(workers, every_s)
+        workers = PageWorkers(realm)
+        found = LivePages(workers, every_s)
         try:
             async for _ in work(found, workers):
                 pass
@@ -48,7 +48,7 @@ def test_a_page_gets_everything_first_and_then_what_changed(realm: Realm) -> Non
         turns[0] += 1
         return {"still": Markup("same"), "moving": Markup(str(turns[0]))}
 
-    async def work(live: Live, workers: Workers) -> AsyncIterator[None]:
+    async def work(live: LivePages, workers: PageWorkers) -> AsyncIterator[None]:
         stream = live.watch("page", render)
         assert (await parts_of(stream)).keys() == {"still", "moving", "trouble"}
         assert (await parts_of(stream)).keys() == {"moving"}
@@ -70,7 +70,7 @@ def test_nobody_looks_while_nobody_watches(realm: Realm) -> None:
         looked[0] += 1
         return {}
 
-    async def work(live: Live, workers: Workers) -> AsyncIterator[None]:
+    async def work(live: LivePages, workers: PageWorkers) -> AsyncIterator[None]:
         stream = live.watch("page", render)
         await parts_of(stream)
         await stream.aclose()
@@ -92,7 +92,7 @@ def test_a_look_that_takes_long_is_taken_rarely(realm: Realm, monkeypatch: pytes
         slept.append(seconds)
         await real(0)
 
-    async def work(live: Live, workers: Workers) -> AsyncIterator[None]:
+    async def work(live: LivePages, workers: PageWorkers) -> AsyncIterator[None]:
         monkeypatch.setattr(live, "_take_turn", lambda: _spent(0.6))
         monkeypatch.setattr(live_module.asyncio, "sleep", sleep)
         live._channels["page"] = live_module._Channel(lambda look: {})
@@ -111,7 +111,7 @@ async def _spent(seconds: float) -> float:
 
 
 def test_trouble_is_told_and_passes(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(live: Live, workers: Workers) -> AsyncIterator[None]:
+    async def work(live: LivePages, workers: PageWorkers) -> AsyncIterator[None]:
         stream = live.watch("page", lambda look: {})
         await parts_of(stream)
 
@@ -133,7 +133,7 @@ def test_trouble_is_told_and_passes(realm: Realm, monkeypatch: pytest.MonkeyPatc
 def test_pages_that_watch_are_bounded(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_module, "MAX_WATCHING", 1)
 
-    async def work(live: Live, workers: Workers) -> AsyncIterator[None]:
+    async def work(live: LivePages, workers: PageWorkers) -> AsyncIterator[None]:
         stream = live.watch("page", lambda look: {})
         await parts_of(stream)
         with pytest.raises(Busy):
@@ -146,9 +146,9 @@ def test_pages_that_watch_are_bounded(realm: Realm, monkeypatch: pytest.MonkeyPa
 
 def test_what_needs_attention_comes_first(realm: Realm) -> None:
     from sealcast.console.attention import attention
-    from sealcast.console.looking import Looks
+    from sealcast.console.looking import ConsoleLooks
 
-    found = attention(Looks().look(realm))
+    found = attention(ConsoleLooks().look(realm))
     assert [each.level for each in found] == sorted((each.level for each in found), reverse=True)
     (refused,) = [each for each in found if "refused" in each.what]
     assert refused.topic == world.TOPIC and "sealcast rejected list" in refused.remedy

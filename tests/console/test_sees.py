@@ -13,7 +13,7 @@ from sealcast.errors import EventRejected
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
-from sealcast.lab.seen import READER, Held, SeenBy, SeenEvent, _with, seen, words_of
+from sealcast.lab.seen import READER, HeldBytes, SeenBy, SeenByAll, _with, seen, words_of
 from sealcast.model.protection import PROTECTIONS
 from tests.console.test_html import Read
 from tests.console.world import HOSTILE, TOPIC, Served
@@ -23,16 +23,16 @@ FILTER = "ward = 'oncology'"
 
 
 @pytest.fixture(scope="module")
-def all_seen() -> dict[str, SeenEvent]:
+def all_seen() -> dict[str, SeenByAll]:
     return {name: seen(kind(), EXAMPLE, EVENT, FILTER, "ward = 'other'") for name, kind in PROTECTIONS.items()}
 
 
-def _of(found: SeenEvent, role: str) -> list[SeenBy]:
+def _of(found: SeenByAll, role: str) -> list[SeenBy]:
     return [party for party in found.parties if party.role == role]
 
 
 @pytest.mark.parametrize("name", PROTECTIONS)
-def test_the_reader_reads_and_nobody_else_without_a_right_does(all_seen: dict[str, SeenEvent], name: str) -> None:
+def test_the_reader_reads_and_nobody_else_without_a_right_does(all_seen: dict[str, SeenByAll], name: str) -> None:
     found = all_seen[name]
     reader, outsider = _of(found, "subscriber")
     assert reader.who == READER and reader.payload == EVENT.payload
@@ -43,7 +43,7 @@ def test_the_reader_reads_and_nobody_else_without_a_right_does(all_seen: dict[st
 
 
 @pytest.mark.parametrize("name", PROTECTIONS)
-def test_brokers_read_what_the_protection_says_and_no_more(all_seen: dict[str, SeenEvent], name: str) -> None:
+def test_brokers_read_what_the_protection_says_and_no_more(all_seen: dict[str, SeenByAll], name: str) -> None:
     """What the model states as facts, found again in bytes."""
     found, protection = all_seen[name], PROTECTIONS[name]()
     carriers = [*_of(found, "broker"), *_of(found, "peer")]
@@ -60,7 +60,9 @@ def test_the_search_finds_what_is_there() -> None:
     """The weakened variant: a party whose bytes are the event as it is."""
     words = words_of(EVENT, FILTER)
     assert _with(words, SeenBy("x", "broker")).found == []
-    open_hearted = SeenBy("x", "broker", [Held("all", b"\0oncology\0the patient is Mrs. Jones\0" + FILTER.encode())])
+    open_hearted = SeenBy(
+        "x", "broker", [HeldBytes("all", b"\0oncology\0the patient is Mrs. Jones\0" + FILTER.encode())]
+    )
     assert set(_with(words, open_hearted).found) == {"ward", "payload", "filter"}
 
 

@@ -21,15 +21,15 @@ from starlette.types import ASGIApp
 from sealcast.clients.realm import Realm
 from sealcast.console import event, filters, overview, rights, sees, topic
 from sealcast.console.aside import Aside
-from sealcast.console.asked import Asked, asked_of, viewer_of
+from sealcast.console.asked import FormFields, asked_of, viewer_of
 from sealcast.console.guard import COOKIE, Guard
 from sealcast.console.html import Markup, element
-from sealcast.console.live import Live, Render
-from sealcast.console.pages import Link, page, said
+from sealcast.console.live import LivePages, Render
+from sealcast.console.pages import PageLink, page, said
 from sealcast.console.papers import Papers
 from sealcast.console.viewer import Viewer
 from sealcast.console.visits import Visits
-from sealcast.console.workers import Workers
+from sealcast.console.workers import PageWorkers
 from sealcast.errors import Misuse, NotFound, SealcastError
 from sealcast.gateway.problems import status_of
 
@@ -48,12 +48,12 @@ class Console:
 
     def __init__(self, realm: Realm, *, prefix: str = "", figures: Path | None = None) -> None:
         """`figures` is where experiments of the lab put what they make."""
-        self.workers = Workers(realm)
+        self.workers = PageWorkers(realm)
         self._held = ExitStack()
         kept = figures or Path(self._held.enter_context(TemporaryDirectory(prefix="sealcast-figures-")))
         self.papers = Papers(kept)
-        self.live = Live(self.workers)
-        self.link = Link(prefix)
+        self.live = LivePages(self.workers)
+        self.link = PageLink(prefix)
         self.aside = Aside()
 
     async def close(self) -> None:
@@ -91,7 +91,7 @@ class Console:
     async def sees(self, request: Request) -> Response:
         asked, viewer = await asked_of(request), viewer_of(request)
         state = await self.workers.run(lambda realm: realm.state())
-        sample = sees.Sample.of(asked, state, viewer)
+        sample = sees.ViewedSample.of(asked, state, viewer)
         result = await self.aside.run(sees.looked, sample)
         if _wants_part(request):
             return HTMLResponse(sees.result_part(sample, result))
@@ -100,9 +100,9 @@ class Console:
     async def filters(self, request: Request) -> Response:
         asked, viewer = await asked_of(request), viewer_of(request)
 
-        def tried(realm: Realm) -> tuple[filters.Tried, Markup, list[str]]:
+        def tried(realm: Realm) -> tuple[filters.TypedFilter, Markup, list[str]]:
             state = realm.state()
-            typed = filters.Tried(asked, state, viewer)
+            typed = filters.TypedFilter(asked, state, viewer)
             return typed, filters.result_part(realm, typed, viewer), viewer.topics(state)
 
         typed, result, topics = await self.workers.run(tried)
@@ -126,7 +126,7 @@ class Console:
     async def compromise(self, request: Request) -> Response:
         return await self._act(request, lambda realm, asked: rights.compromised(realm, asked))
 
-    async def _act(self, request: Request, act: Callable[[Realm, Asked], Markup]) -> Response:
+    async def _act(self, request: Request, act: Callable[[Realm, FormFields], Markup]) -> Response:
         """What only an administrator does. The guard has seen that a page of ours asks."""
         asked, viewer = await asked_of(request), viewer_of(request)
         if not viewer.administers:
@@ -224,7 +224,7 @@ async def asset(request: Request) -> Response:
     return Response(file.read_bytes(), media_type=kind, headers={"cache-control": "private, max-age=60"})
 
 
-def _refused(link: Link) -> Callable[[Request, Exception], Response]:
+def _refused(link: PageLink) -> Callable[[Request, Exception], Response]:
     def answer(request: Request, error: Exception) -> Response:
         todo: str | None
         if isinstance(error, HTTPException):

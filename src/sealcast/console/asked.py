@@ -15,7 +15,7 @@ MAX_BODY_BYTES: Final = 64 << 10
 MAX_FIELDS: Final = 64
 
 
-class Asked:
+class FormFields:
     """Fields by name, each once."""
 
     def __init__(self, raw: bytes) -> None:
@@ -36,16 +36,16 @@ class Asked:
         return bool(self._fields)
 
 
-async def asked_of(request: Request) -> Asked:
+async def asked_of(request: Request) -> FormFields:
     """The fields of a request: of its query, or of the form that it carries."""
     if request.method in ("GET", "HEAD"):
-        return Asked(request.url.query.encode())
+        return FormFields(request.url.query.encode())
     body = b""
     async for chunk in request.stream():
         body += chunk
         if len(body) > MAX_BODY_BYTES:
             raise Misuse(f"a form here has at most {MAX_BODY_BYTES} bytes")
-    return Asked(body)
+    return FormFields(body)
 
 
 def viewer_of(request: Request) -> Viewer:

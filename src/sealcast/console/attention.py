@@ -22,7 +22,7 @@ DISK_SHARE: Final = 0.05
 DISK_BYTES: Final = 1 << 30
 
 
-class Level(IntEnum):
+class Severity(IntEnum):
     """How urgent something is, the most urgent last."""
 
     GOOD = 0
@@ -38,7 +38,7 @@ class Level(IntEnum):
 class Attention(NamedTuple):
     """One thing to look at."""
 
-    level: Level
+    level: Severity
     what: str
     remedy: str
     topic: str | None = None
@@ -57,35 +57,37 @@ def attention(look: RealmLook) -> list[Attention]:
 def _disk(look: RealmLook) -> Iterator[Attention]:
     if look.disk_free < max(DISK_BYTES, int(look.disk_total * DISK_SHARE)):
         said = f"the disk of the realm has {look.disk_free / 1e9:.1f} GB left of {look.disk_total / 1e9:.0f} GB"
-        yield Attention(Level.FAILING, said, "make room: publishers are refused when it is full")
+        yield Attention(Severity.FAILING, said, "make room: publishers are refused when it is full")
 
 
 def _topic(look: RealmLook, topic: TopicLook) -> Iterator[Attention]:
     name, numbers = topic.name, topic.numbers
     if topic.trouble is not None:
-        yield Attention(Level.FAILING, f"{name}: {topic.trouble.message}", topic.trouble.hint or "sealcast check", name)
+        yield Attention(
+            Severity.FAILING, f"{name}: {topic.trouble.message}", topic.trouble.hint or "sealcast check", name
+        )
         return
     for facts in topic.facts:
         for note in facts.get("failing") or ():
             said = f"{name} at {facts['broker']}: {note['message']} ({note['attempts']:,} attempts)"
-            yield Attention(Level.FAILING, said, f"sealcast status --topic {name}", name)
+            yield Attention(Severity.FAILING, said, f"sealcast status --topic {name}", name)
         for note in facts.get("suspended") or ():
             said = f"{name}: subscription {note['subscription']} of {note['subscriber']} got nothing of "
             said += f"{note['pieces']:,} pieces, because its filter asks for too much work"
-            yield Attention(Level.WARNING, said, "give it a cheaper filter: try it under Filters", name)
+            yield Attention(Severity.WARNING, said, "give it a cheaper filter: try it under Filters", name)
         if facts.get("misrouted"):
             said = f"{name} at {facts['broker']}: readers reported {facts['misrouted']:,} misrouted events"
-            yield Attention(Level.WARNING, said, f"sealcast audit --topic {name}", name)
+            yield Attention(Severity.WARNING, said, f"sealcast audit --topic {name}", name)
     if numbers.backlog and _stands_still(look, topic):
         said = f"{name}: {numbers.backlog:,} frames wait, and no batch was committed in the last minute"
-        yield Attention(Level.WARNING, said, "run the pipeline: sealcast run", name)
+        yield Attention(Severity.WARNING, said, "run the pipeline: sealcast run", name)
     if numbers.refused:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in topic.rejected.items())
         said = f"{name}: {numbers.refused:,} events were refused ({reasons})"
-        yield Attention(Level.NOTICE, said, f"sealcast rejected list --topic {name}", name)
+        yield Attention(Severity.NOTICE, said, f"sealcast rejected list --topic {name}", name)
     due = topic.topic.rotation_due(look.now_us)
     if due is not None:
-        yield Attention(Level.NOTICE, f"{name}: {due}", "sealcast maintain", name)
+        yield Attention(Severity.NOTICE, f"{name}: {due}", "sealcast maintain", name)
     yield from _rights(look, topic)
 
 
@@ -96,26 +98,26 @@ def _rights(look: RealmLook, topic: TopicLook) -> Iterator[Attention]:
             if until is not None and look.now_us < until < look.now_us + RIGHT_SOON_US:
                 said = f"{topic.name}: {entity}'s right to {right} ends {shown_day(until)}"
                 remedy = f"if it should go on: sealcast grant {topic.name} {entity} {right} --for 30d"
-                yield Attention(Level.NOTICE, said, remedy, topic.name)
+                yield Attention(Severity.NOTICE, said, remedy, topic.name)
 
 
 def _service(look: RealmLook, service: ServiceLook) -> Iterator[Attention]:
     level, said = health(look, service)
-    if level > Level.GOOD and not service.who.revoked:
+    if level > Severity.GOOD and not service.who.revoked:
         yield Attention(level, f"{service.kind} {service.who.name}: {said}", "sealcast maintain")
 
 
-def health(look: RealmLook, service: ServiceLook) -> tuple[Level, str]:
+def health(look: RealmLook, service: ServiceLook) -> tuple[Severity, str]:
     """How a service stands, by what the registry and this machine know of it."""
     if service.who.revoked:
-        return Level.NOTICE, "revoked"
+        return Severity.NOTICE, "revoked"
     left = service.who.expires_us - look.now_us
     if left <= 0:
-        return Level.FAILING, f"its certificate ended {shown_day(service.who.expires_us)}"
+        return Severity.FAILING, f"its certificate ended {shown_day(service.who.expires_us)}"
     if left < SOON_US:
-        return Level.WARNING, f"its certificate ends {shown_day(service.who.expires_us)}"
+        return Severity.WARNING, f"its certificate ends {shown_day(service.who.expires_us)}"
     where = "keys on this machine" if service.keys_here else "elsewhere"
-    return Level.GOOD, f"{where}; certificate until {shown_day(service.who.expires_us)}"
+    return Severity.GOOD, f"{where}; certificate until {shown_day(service.who.expires_us)}"
 
 
 def _stands_still(look: RealmLook, topic: TopicLook) -> bool:

@@ -16,9 +16,9 @@ from sealcast.broker.opening import open_frames
 from sealcast.broker.rulings import received_of
 from sealcast.clients.realm import Realm
 from sealcast.console import drawing
-from sealcast.console.asked import Asked
+from sealcast.console.asked import FormFields
 from sealcast.console.html import Child, Markup, element, join
-from sealcast.console.pages import Link, badge, pairs, section, table
+from sealcast.console.pages import PageLink, badge, pairs, section, table
 from sealcast.console.viewer import Viewer
 from sealcast.errors import CannotOpen, Misuse, NotFound, SealcastError
 from sealcast.filters.explain import ExplainedPart
@@ -41,7 +41,7 @@ OFFERED: Final = 12
 _ANSWER: Final = {True: ("true", "good"), False: ("false", "bad"), None: ("unknown", "wait")}
 
 
-class Proof(NamedTuple):
+class ShownProof(NamedTuple):
     """What lets anybody verify one event of a frame: its leaf, the way up to the signed root, and who signed."""
 
     publisher: str
@@ -57,7 +57,7 @@ class Proof(NamedTuple):
         return (self.steps[-1][2] if self.steps else self.leaf) == self.root
 
 
-def shown(realm: Realm, asked: Asked, viewer: Viewer, link: Link) -> Markup:
+def shown(realm: Realm, asked: FormFields, viewer: Viewer, link: PageLink) -> Markup:
     state = realm.state()
     topics = viewer.topics(state)
     topic = asked("topic") or (topics[0] if topics else "")
@@ -73,7 +73,7 @@ def shown(realm: Realm, asked: Asked, viewer: Viewer, link: Link) -> Markup:
     return join(form, _why(answer, viewer), _proof(realm, topic, position, answer))
 
 
-def _form(realm: Realm, topics: list[str], topic: str, asked: Asked, viewer: Viewer, link: Link) -> Markup:
+def _form(realm: Realm, topics: list[str], topic: str, asked: FormFields, viewer: Viewer, link: PageLink) -> Markup:
     offered = list(newest(realm, topic))[:OFFERED] if topic else []
     who = (
         [viewer.reader]
@@ -254,7 +254,7 @@ def _proof(realm: Realm, topic: str, position: Position, answer: WhyAnswer) -> M
     )
 
 
-def proof_of(realm: Realm, topic: str, position: Position, answer: WhyAnswer) -> Proof | None:
+def proof_of(realm: Realm, topic: str, position: Position, answer: WhyAnswer) -> ShownProof | None:
     """Computed from the frame in a broker's log, with that broker's key; None where there is no such frame here."""
     state = realm.state()
     if state.topic(topic).protection.peers:
@@ -284,7 +284,7 @@ def proof_of(realm: Realm, topic: str, position: Position, answer: WhyAnswer) ->
         key = VerifyKey(state.entity(signed.header.publisher).verify_key)
         steps = tuple(_way_up(leaf, row, found.count, merkle.path(found.nodes, found.count, row)))
         good = key.verify(signed.to_be_signed, signed.signature)
-        return Proof(signed.header.publisher, leaf, steps, signed.header.root, found.count, good)
+        return ShownProof(signed.header.publisher, leaf, steps, signed.header.root, found.count, good)
     return None
 
 

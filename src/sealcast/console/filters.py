@@ -9,9 +9,9 @@ from typing import Final
 
 from sealcast.clients.realm import Realm
 from sealcast.clients.subscriber import Subscriber
-from sealcast.console.asked import Asked
+from sealcast.console.asked import FormFields
 from sealcast.console.html import Child, Markup, element, join
-from sealcast.console.pages import Link, badge, pairs, section, table
+from sealcast.console.pages import PageLink, badge, pairs, section, table
 from sealcast.console.samples import EXAMPLE, event_of, first_values, matching
 from sealcast.console.viewer import Viewer
 from sealcast.errors import CannotOpen, FilterRejected, NotFound
@@ -36,10 +36,10 @@ _SHOWN: Final = 20
 _WIDTH: Final = 110
 
 
-class Tried:
+class TypedFilter:
     """A filter that somebody typed, for a topic or for the example."""
 
-    def __init__(self, asked: Asked, state: RealmState, viewer: Viewer) -> None:
+    def __init__(self, asked: FormFields, state: RealmState, viewer: Viewer) -> None:
         name = asked("topic")
         self.name = name if name and name in state.topics and viewer.may_see(state, name) else ""
         self.topic = state.topic(self.name) if self.name else _example()
@@ -53,7 +53,7 @@ class Tried:
         return self.topic.schema
 
 
-def shown(tried: Tried, result: Markup, topics: list[str], link: Link) -> Markup:
+def shown(tried: TypedFilter, result: Markup, topics: list[str], link: PageLink) -> Markup:
     options = [element("option", "an example", value="", selected=not tried.name)]
     options += [element("option", name, value=name, selected=name == tried.name) for name in topics]
     form = element(
@@ -77,7 +77,7 @@ def shown(tried: Tried, result: Markup, topics: list[str], link: Link) -> Markup
     )
 
 
-def result_part(realm: Realm, tried: Tried, viewer: Viewer) -> Markup:
+def result_part(realm: Realm, tried: TypedFilter, viewer: Viewer) -> Markup:
     """What is exchanged while somebody types. Nothing of it is kept."""
     try:
         found = check(parse(tried.text), tried.schema)
@@ -117,7 +117,7 @@ def _labels(condition: Condition, schema: Schema) -> Markup:
     return join(element("h3", "In labels"), pairs(facts))
 
 
-def _protections(tried: Tried) -> Markup:
+def _protections(tried: TypedFilter) -> Markup:
     rows: list[tuple[Child, ...]] = []
     for name, kind in PROTECTIONS.items():
         own = tried.name and type(tried.topic.protection) is kind
@@ -149,7 +149,7 @@ def _reveals(protection: Protection) -> str:
 # --- events -----------------------------------------------------------------------------------------------
 
 
-def _matches(realm: Realm, tried: Tried, condition: Condition, viewer: Viewer) -> Markup:
+def _matches(realm: Realm, tried: TypedFilter, condition: Condition, viewer: Viewer) -> Markup:
     if viewer.reader is None:
         words = "Events are shown to readers alone: start the console with --as, as somebody who reads the topic."
         return section("Which events it matches", element("p", words, class_="empty"))

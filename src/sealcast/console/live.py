@@ -19,8 +19,8 @@ from typing import Final
 
 from sealcast.clients.realm import Realm
 from sealcast.console.html import Markup, element
-from sealcast.console.looking import Looks, RealmLook
-from sealcast.console.workers import Workers
+from sealcast.console.looking import ConsoleLooks, RealmLook
+from sealcast.console.workers import PageWorkers
 from sealcast.errors import Busy, SealcastError
 
 EVERY_S: Final = 1.0
@@ -67,12 +67,12 @@ class _Channel:
         return found
 
 
-class Live:
+class LivePages:
     """All pages that move. Everything but looking and rendering happens in the event loop."""
 
-    def __init__(self, workers: Workers, every_s: float = EVERY_S) -> None:
+    def __init__(self, workers: PageWorkers, every_s: float = EVERY_S) -> None:
         self._workers, self._every_s = workers, every_s
-        self._looks = Looks()
+        self._looks = ConsoleLooks()
         self._channels = dict[str, _Channel]()
         self._turn = 0
         self._look: RealmLook | None = None

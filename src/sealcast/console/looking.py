@@ -87,7 +87,7 @@ class RealmLook:
 
 
 @dataclass(slots=True)
-class Looks:
+class ConsoleLooks:
     """Looks, one after the other. It remembers how counts grew, so that rates are what happened since."""
 
     _counts: dict[str, deque[tuple[float, int]]] = field(default_factory=dict)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 
 from sealcast.console import drawing
-from sealcast.console.attention import Level, attention, health
+from sealcast.console.attention import Severity, attention, health
 from sealcast.console.html import Child, Markup, element, join
 from sealcast.console.live import Parts
 from sealcast.console.looking import RealmLook, TopicLook
-from sealcast.console.pages import Link, badge, part, section, table
+from sealcast.console.pages import PageLink, badge, part, section, table
 from sealcast.console.viewer import Viewer
 
-_TONE = {Level.GOOD: "good", Level.NOTICE: "", Level.WARNING: "wait", Level.FAILING: "bad"}
+_TONE = {Severity.GOOD: "good", Severity.NOTICE: "", Severity.WARNING: "wait", Severity.FAILING: "bad"}
 
 
-def parts(look: RealmLook, viewer: Viewer, link: Link) -> Parts:
+def parts(look: RealmLook, viewer: Viewer, link: PageLink) -> Parts:
     """The parts that move."""
     seen = frozenset(viewer.topics(look.state))
     topics = [topic for topic in look.topics if topic.name in seen]
@@ -28,7 +28,7 @@ def parts(look: RealmLook, viewer: Viewer, link: Link) -> Parts:
     }
 
 
-def shown(look: RealmLook, viewer: Viewer, link: Link) -> Markup:
+def shown(look: RealmLook, viewer: Viewer, link: PageLink) -> Markup:
     made = parts(look, viewer, link)
     return join(
         part("numbers", made["numbers"], class_="numbers"),
@@ -51,7 +51,7 @@ def _numbers(look: RealmLook, topics: list[TopicLook]) -> Markup:
     return element("dl", *(element("div", element("dt", name), element("dd", value)) for name, value in facts))
 
 
-def _attention(look: RealmLook, seen: frozenset[str], link: Link) -> Markup:
+def _attention(look: RealmLook, seen: frozenset[str], link: PageLink) -> Markup:
     found = [each for each in attention(look) if each.topic is None or each.topic in seen]
     if not found:
         return element("p", badge("all well", "good"), " Nothing waits for anybody.")
@@ -68,7 +68,7 @@ def _attention(look: RealmLook, seen: frozenset[str], link: Link) -> Markup:
     return element("ul", *items, class_="attention")
 
 
-def _topics(topics: list[TopicLook], link: Link) -> Markup:
+def _topics(topics: list[TopicLook], link: PageLink) -> Markup:
     columns = ("topic", "protection", "rate", "events/s", "admitted", "delivered", "refused", "backlog", "lag")
     rows = [
         (

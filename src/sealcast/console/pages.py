@@ -24,7 +24,7 @@ NAVIGATION: Final = (
 )
 
 
-class Link:
+class PageLink:
     """Addresses of our pages. `prefix` is where the console is mounted."""
 
     def __init__(self, prefix: str = "") -> None:
@@ -43,7 +43,7 @@ class Link:
 
 
 def page(
-    title: str, viewer: Viewer, *main: Child, link: Link, live: str | None = None, status: int = 200
+    title: str, viewer: Viewer, *main: Child, link: PageLink, live: str | None = None, status: int = 200
 ) -> HTMLResponse:
     """A whole page. `live` is the channel whose parts move on it."""
     items = [

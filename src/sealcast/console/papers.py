@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sealcast.console.html import Child, Markup, element, join
-from sealcast.console.pages import Link, badge, section, table
+from sealcast.console.pages import PageLink, badge, section, table
 from sealcast.errors import Busy, NotFound
 from sealcast.lab.experiments import EXPERIMENTS, find
 
@@ -71,7 +71,7 @@ class Papers:
 
     # --- pages ----------------------------------------------------------------------------------------
 
-    def shown(self, link: Link, *, runs: bool) -> Markup:
+    def shown(self, link: PageLink, *, runs: bool) -> Markup:
         """All experiments."""
         rows: list[tuple[Child, ...]] = []
         for name, experiment in EXPERIMENTS.items():
@@ -85,7 +85,7 @@ class Papers:
         lead = "The tables and figures of the papers that the protections come from, made again."
         return section("Experiments", table("Experiments", ("experiment", "what", "result"), rows, "none"), lead=lead)
 
-    def one(self, name: str, link: Link, *, runs: bool) -> Markup:
+    def one(self, name: str, link: PageLink, *, runs: bool) -> Markup:
         """One experiment, with its figure."""
         experiment, found = find(name), self._found(name)
         form = element(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from sealcast.clients.realm import Realm
-from sealcast.console.asked import Asked
+from sealcast.console.asked import FormFields
 from sealcast.console.attention import shown_day
 from sealcast.console.html import Child, Markup, element, join
-from sealcast.console.pages import Link, badge, section, table
+from sealcast.console.pages import PageLink, badge, section, table
 from sealcast.console.viewer import Viewer
 from sealcast.errors import Misuse
 from sealcast.lab.drill import preview
@@ -18,7 +18,7 @@ from sealcast.trust.realm.changes import Right
 MAX_ROWS: Final = 300
 
 
-def shown(realm: Realm, asked: Asked, viewer: Viewer, link: Link) -> Markup:
+def shown(realm: Realm, asked: FormFields, viewer: Viewer, link: PageLink) -> Markup:
     state = realm.state()
     entity, topic = asked("entity") or None, asked("topic") or None
     if entity is not None:
@@ -65,7 +65,7 @@ def _row(held: RightHeld) -> tuple[Child, ...]:
     )
 
 
-def _form(entities: list[str], topics: list[str], asked: Asked, link: Link) -> Markup:
+def _form(entities: list[str], topics: list[str], asked: FormFields, link: PageLink) -> Markup:
     return element(
         "form",
         element(
@@ -85,7 +85,7 @@ def _form(entities: list[str], topics: list[str], asked: Asked, link: Link) -> M
     )
 
 
-def _acting(asked: Asked, link: Link) -> Markup:
+def _acting(asked: FormFields, link: PageLink) -> Markup:
     revoke = element(
         "form",
         element(
@@ -129,7 +129,7 @@ def _acting(asked: Asked, link: Link) -> Markup:
 # --- acts -------------------------------------------------------------------------------------------------
 
 
-def revoked(realm: Realm, asked: Asked, link: Link) -> Markup:
+def revoked(realm: Realm, asked: FormFields, link: PageLink) -> Markup:
     """Takes a right away, if that was meant; else says what it would do."""
     state = realm.state()
     topic, entity = state.topic(asked("topic")).name, state.entity(asked("entity")).name
@@ -159,7 +159,7 @@ def revoked(realm: Realm, asked: Asked, link: Link) -> Markup:
     return section("This would happen", element("ul", *(element("li", words) for words in lines)), form)
 
 
-def compromised(realm: Realm, asked: Asked) -> Markup:
+def compromised(realm: Realm, asked: FormFields) -> Markup:
     """What responding to stolen keys would do. It is done by the command, which asks, and proves what came of it."""
     entity = realm.state().entity(asked("entity")).name
     planned = preview(realm, entity)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from sealcast.console.asked import Asked
+from sealcast.console.asked import FormFields
 from sealcast.console.hexdump import dump
 from sealcast.console.html import Child, Markup, element, join
-from sealcast.console.pages import Link, badge, pairs, section, table
+from sealcast.console.pages import PageLink, badge, pairs, section, table
 from sealcast.console.samples import (
     EXAMPLE,
     EXAMPLE_PAYLOAD,
@@ -26,7 +26,7 @@ from sealcast.console.samples import (
 from sealcast.console.topic import explained
 from sealcast.console.viewer import Viewer
 from sealcast.errors import Misuse, Rejected
-from sealcast.lab.seen import SeenBy, SeenEvent, seen
+from sealcast.lab.seen import SeenBy, SeenByAll, seen
 from sealcast.model.event import Event
 from sealcast.model.protection import PROTECTIONS, Protection
 from sealcast.model.schema import Schema
@@ -38,7 +38,7 @@ _SYMBOL: Final = {"reads": "●", "closed": "○"}
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ViewedSample:
     """What a user asks to see."""
 
     topic: str
@@ -51,7 +51,7 @@ class Sample:
     follows: bool
 
     @classmethod
-    def of(cls, asked: Asked, state: RealmState, viewer: Viewer) -> Sample:
+    def of(cls, asked: FormFields, state: RealmState, viewer: Viewer) -> ViewedSample:
         name = asked("topic")
         if name and not viewer.may_see(state, name):
             name = ""
@@ -71,14 +71,14 @@ class Sample:
         return event_of(self.schema, self.values, self.payload)
 
 
-class Refused(NamedTuple):
+class RefusedSample(NamedTuple):
     """Why an event cannot go its way."""
 
     message: str
     hint: str | None
 
 
-def looked(sample: Sample) -> SeenEvent | Refused:
+def looked(sample: ViewedSample) -> SeenByAll | RefusedSample:
     """The sample's way, or why it cannot go it. It is done in a process of its own (`aside`)."""
     try:
         event = sample.event()
@@ -87,10 +87,12 @@ def looked(sample: Sample) -> SeenEvent | Refused:
             raise Misuse("an event without attributes matches nothing", hint="fill in an attribute, or write a filter")
         return seen(sample.protection, sample.schema, event, text, unmatching(sample.schema, event))
     except (Rejected, Misuse) as refused:
-        return Refused(refused.message, refused.hint)
+        return RefusedSample(refused.message, refused.hint)
 
 
-def shown(sample: Sample, result: SeenEvent | Refused, state: RealmState, viewer: Viewer, link: Link) -> Markup:
+def shown(
+    sample: ViewedSample, result: SeenByAll | RefusedSample, state: RealmState, viewer: Viewer, link: PageLink
+) -> Markup:
     return join(
         element(
             "p",
@@ -103,7 +105,7 @@ def shown(sample: Sample, result: SeenEvent | Refused, state: RealmState, viewer
     )
 
 
-def _form(sample: Sample, topics: list[str], link: Link) -> Markup:
+def _form(sample: ViewedSample, topics: list[str], link: PageLink) -> Markup:
     chosen = sample.protection.name
     radios = [
         element(
@@ -151,9 +153,9 @@ def _form(sample: Sample, topics: list[str], link: Link) -> Markup:
     return element("section", element("h2", "Your event"), choose, form)
 
 
-def result_part(sample: Sample, result: SeenEvent | Refused) -> Markup:
+def result_part(sample: ViewedSample, result: SeenByAll | RefusedSample) -> Markup:
     """What is exchanged when another protection is chosen."""
-    if isinstance(result, Refused):
+    if isinstance(result, RefusedSample):
         hint = element("p", result.hint) if result.hint else None
         told = element("p", f"{sample.protection.name}: {result.message}", class_="bad", role="alert")
         return section("This cannot be", told, hint)
@@ -180,7 +182,7 @@ def result_part(sample: Sample, result: SeenEvent | Refused) -> Markup:
     )
 
 
-def _matrix(sample: Sample, result: SeenEvent) -> Markup:
+def _matrix(sample: ViewedSample, result: SeenByAll) -> Markup:
     event = result.parties[0]
     names = [each.name for each in sample.schema.attributes if each.name in (event.attributes or {})]
     rows = [
@@ -219,7 +221,7 @@ def _cell(party: SeenBy, reads: bool) -> Markup:
     return element("span", element("span", _SYMBOL[kind], aria_hidden="true"), f" {kind}", class_=f"cell {tone}")
 
 
-def _carrier(party: SeenBy, result: SeenEvent) -> Markup:
+def _carrier(party: SeenBy, result: SeenByAll) -> Markup:
     bytes_: list[Child] = []
     for held in party.held:
         bytes_ += [

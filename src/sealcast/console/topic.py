@@ -13,7 +13,7 @@ from sealcast.console.drawing import PathStep
 from sealcast.console.html import Child, Markup, element, join
 from sealcast.console.live import Parts
 from sealcast.console.looking import RealmLook, TopicLook
-from sealcast.console.pages import Link, badge, pairs, part, section, table
+from sealcast.console.pages import PageLink, badge, pairs, part, section, table
 from sealcast.console.viewer import Viewer
 from sealcast.errors import NotFound
 from sealcast.protections.port import Explanation, Party, witness_side
@@ -25,7 +25,7 @@ SHOWN_REFUSALS: Final = 20
 _MAX_PARTIES: Final = 12
 
 
-def parts(look: RealmLook, name: str, link: Link) -> Parts:
+def parts(look: RealmLook, name: str, link: PageLink) -> Parts:
     """The parts that move."""
     topic = look.topic(name)
     if topic is None:
@@ -46,7 +46,7 @@ def refusals(realm: Realm, name: str) -> list[dict[str, Any]]:
     return list(islice(chain.from_iterable(witness.refusals(realm, name)), SHOWN_REFUSALS))
 
 
-def shown(look: RealmLook, name: str, viewer: Viewer, link: Link, last: Sequence[Mapping[str, Any]] = ()) -> Markup:
+def shown(look: RealmLook, name: str, viewer: Viewer, link: PageLink, last: Sequence[Mapping[str, Any]] = ()) -> Markup:
     """`last` is what was refused last."""
     state = look.state
     if look.topic(name) is None or not viewer.may_see(state, name):
@@ -67,7 +67,7 @@ def shown(look: RealmLook, name: str, viewer: Viewer, link: Link, last: Sequence
     )
 
 
-def _about(state: RealmState, name: str, link: Link) -> Markup:
+def _about(state: RealmState, name: str, link: PageLink) -> Markup:
     topic = state.topic(name)
     schema = ", ".join(f"{each.name} {each.type}" for each in topic.schema.attributes)
     facts: list[tuple[str, Child]] = [

@@ -17,7 +17,7 @@ THREADS: Final = 4
 QUEUED: Final = 64
 
 
-class Workers:
+class PageWorkers:
     """A few threads, each with a handle of its own on the realm."""
 
     def __init__(self, realm: Realm) -> None:

@@ -45,7 +45,7 @@ SHORTEST: Final = 3
 _LOCKED: Final = frozenset({"secrets", "entities"})
 
 
-class Held(NamedTuple):
+class HeldBytes(NamedTuple):
     """Bytes that a party has."""
 
     what: str
@@ -59,7 +59,7 @@ class SeenBy:
     who: str
     #: publisher, broker, peer, subscriber or thief.
     role: str
-    held: Sequence[Held] = ()
+    held: Sequence[HeldBytes] = ()
     #: What it reads of attributes, by name; None for one that cannot tell.
     attributes: Mapping[str, object] | None = None
     #: What it has in the payload's place, if it can tell where that is.
@@ -71,7 +71,7 @@ class SeenBy:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenEvent:
+class SeenByAll:
     """One event under one protection."""
 
     protection: Protection
@@ -81,7 +81,7 @@ class SeenEvent:
     told: Explanation
 
 
-def seen(protection: Protection, schema: Schema, event: Event, filter: str, unmatched: str | None) -> SeenEvent:
+def seen(protection: Protection, schema: Schema, event: Event, filter: str, unmatched: str | None) -> SeenByAll:
     """Publishes one event to a reader with that filter, and to another one whose filter it does not match.
 
     Rejected for an event or a filter that a topic of that schema and protection cannot have.
@@ -102,7 +102,7 @@ def seen(protection: Protection, schema: Schema, event: Event, filter: str, unma
         parties.append(_subscriber(realm, READER, filter))
         parties.append(SeenBy(OTHER, "subscriber") if unmatched is None else _subscriber(realm, OTHER))
         parties.append(_thief(realm, words))
-        return SeenEvent(protection, words, parties, witness_side(protection).explain(state, TOPIC))
+        return SeenByAll(protection, words, parties, witness_side(protection).explain(state, TOPIC))
 
 
 def words_of(event: Event, filter: str) -> dict[str, bytes]:
@@ -112,7 +112,7 @@ def words_of(event: Event, filter: str) -> dict[str, bytes]:
     return {name: word for name, word in words.items() if len(word) >= SHORTEST}
 
 
-def _carry(realm: Realm, protection: Protection) -> list[Held]:
+def _carry(realm: Realm, protection: Protection) -> list[HeldBytes]:
     """By whoever carries events of the topic; what peers handed on to peers elsewhere."""
     if not protection.peers:
         turn(realm, TOPIC)
@@ -123,7 +123,7 @@ def _carry(realm: Realm, protection: Protection) -> list[Held]:
     carried = list[CarriedEvent]()
     with PeerCarrier(realm, [TOPIC], onward=lambda topic, events: carried.extend(events)) as carrier:
         carrier.once()
-    return [Held("what it carries on", each.to_bytes()) for each in carried]
+    return [HeldBytes("what it carries on", each.to_bytes()) for each in carried]
 
 
 # --- the parties ------------------------------------------------------------------------------------------
@@ -134,17 +134,19 @@ def _publisher(schema: Schema, event: Event) -> SeenBy:
     return SeenBy(PUBLISHER, "publisher", (), shown, event.payload)
 
 
-def _carriers(realm: Realm, state: RealmState, words: Mapping[str, bytes], carried: Sequence[Held]) -> Iterator[SeenBy]:
+def _carriers(
+    realm: Realm, state: RealmState, words: Mapping[str, bytes], carried: Sequence[HeldBytes]
+) -> Iterator[SeenBy]:
     """Everyone through whose hands it went: brokers, or peers."""
     if carried:
         yield _with(words, SeenBy("any peer on the way", "peer", carried))
     for broker in state.brokers():
         paths = realm.paths.topic(TOPIC, broker)
         records = list(_frames(realm, broker)) if paths.frames_root.is_dir() else []
-        pieces = [Held("what it hands on", path.read_bytes()) for path in sorted(paths.root.rglob("*.piece"))]
+        pieces = [HeldBytes("what it hands on", path.read_bytes()) for path in sorted(paths.root.rglob("*.piece"))]
         if not records and not pieces:
             continue
-        held = [Held("the frame, as it came", record.data) for _, record in records]
+        held = [HeldBytes("the frame, as it came", record.data) for _, record in records]
         yield _with(words, _opened(realm, state, broker, records, [*held, *pieces]))
 
 
@@ -155,7 +157,7 @@ def _frames(realm: Realm, broker: str) -> Iterator[tuple[int, Record]]:
 
 
 def _opened(
-    realm: Realm, state: RealmState, broker: str, records: Sequence[tuple[int, Record]], held: list[Held]
+    realm: Realm, state: RealmState, broker: str, records: Sequence[tuple[int, Record]], held: list[HeldBytes]
 ) -> SeenBy:
     """A broker opens frames that are sealed to it, with its own key; what it finds is what its steps work on."""
     attributes, payload, text = None, None, None
@@ -164,7 +166,7 @@ def _opened(
         ruled = Ruled(received_of(partition, [record], AS_STAMPED), np.zeros(1, np.uint8))
         gate = step.gate(state.version)
         opened = open_frames(ruled, gate)
-        held[1:1] = [Held("what its own key opens of it", message) for message in opened.messages]
+        held[1:1] = [HeldBytes("what its own key opens of it", message) for message in opened.messages]
         if state.topic(TOPIC).protection.brokers_read:
             values, payload, _ = gate.codec.decode_one(opened.messages[0])
             attributes = {name: value_to_json(value) for name, value in values.items() if value is not None}
@@ -186,10 +188,10 @@ def _thief(realm: Realm, words: Mapping[str, bytes]) -> SeenBy:
     """Whoever copies the disk: every file of the realm but private keys, in one piece."""
     root = realm.paths.root
     files = [path for path in sorted(root.rglob("*")) if path.is_file() and not _LOCKED & set(_parts(path, root))]
-    held = Held(f"{len(files)} files of the realm", b"".join(path.read_bytes() for path in files))
+    held = HeldBytes(f"{len(files)} files of the realm", b"".join(path.read_bytes() for path in files))
     logs = [path for path in files if path.suffix == ".seg" and "frames" in _parts(path, root)]
     frames = max(logs, key=lambda path: path.stat().st_size)
-    return _with(words, SeenBy("a thief of the disk", "thief", (held, Held("the frame log", frames.read_bytes()))))
+    return _with(words, SeenBy("a thief of the disk", "thief", (held, HeldBytes("the frame log", frames.read_bytes()))))
 
 
 def _parts(path: Path, root: Path) -> tuple[str, ...]:

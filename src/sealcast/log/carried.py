@@ -42,7 +42,7 @@ HEAD_BYTES: Final = _HEAD.size + _DIGEST_BYTES
 SIZED_BYTES: Final = 1 << 20
 
 
-class Head(NamedTuple):
+class RecordHead(NamedTuple):
     """What we keep beside the data of a record."""
 
     kind: int
@@ -54,7 +54,7 @@ class Head(NamedTuple):
         return said + _digest(said, data)
 
     @classmethod
-    def read(cls, stored: Stored, where: str) -> Head | None:
+    def read(cls, stored: Stored, where: str) -> RecordHead | None:
         """None if the record is not ours; Corrupt if it was, and its bytes have changed."""
         if len(stored.head) != HEAD_BYTES or not stored.head.startswith(_MAGIC):
             return None
@@ -90,7 +90,7 @@ class CarriedLog(Closing):
 
     def append(self, records: Sequence[bytes]) -> list[int]:
         check_sizes(records)
-        head = Head(SHARED, time.time_ns() // 1000, 0)
+        head = RecordHead(SHARED, time.time_ns() // 1000, 0)
         positions = self._partition.append([(head.sealed(data), data) for data in records])
         return [position + self._shift for position in positions]
 
@@ -140,7 +140,7 @@ class CarriedLog(Closing):
             if max_bytes is not None and taken and taken + len(stored.data) > max_bytes:
                 return
             taken += len(stored.data)
-            head = Head.read(stored, f"{self.shown}: record {number}")
+            head = RecordHead.read(stored, f"{self.shown}: record {number}")
             yield Record(number, 0 if head is None else head.time_us, stored.data)
             expected += 1
         if expected < stop:

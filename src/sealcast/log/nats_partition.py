@@ -16,7 +16,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import APIError
 
 from sealcast.errors import Locked, Misuse, Unavailable
-from sealcast.log.carried import FENCE, Head
+from sealcast.log.carried import FENCE, RecordHead
 from sealcast.log.carriers import Stored, checked_name
 from sealcast.log.closing import Closing
 from sealcast.primitives.secrets import Unpicklable
@@ -145,7 +145,7 @@ class NatsPartition(Closing, Unpicklable):
     def become_writer(self) -> None:
         async def mark() -> int:
             streams = await self._carrier.streams()
-            head = Head(FENCE, time.time_ns() // 1000, 0).sealed(b"").hex()
+            head = RecordHead(FENCE, time.time_ns() // 1000, 0).sealed(b"").hex()
             acknowledged = await streams.publish(self._stream, b"", stream=self._stream, headers={_HEADER: head})
             return acknowledged.seq
 

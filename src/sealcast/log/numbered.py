@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sealcast.errors import Corrupt, Locked
-from sealcast.log.carried import NUMBERED, Head
+from sealcast.log.carried import NUMBERED, RecordHead
 from sealcast.log.carriers import CarrierPartition
 from sealcast.log.closing import Closing
 from sealcast.log.layout import check_sizes, check_span
@@ -65,7 +65,7 @@ class NumberedLog(Closing):
                 raise Locked(f"{self.shown} has another writer, or none", hint="become its writer first")
             first = self._next  # its own count: nobody else has written since it became the writer
             now = max(time.time_ns() // 1000, self._tail[2], self._written_us)
-            heads = [Head(NUMBERED, now, first + i).sealed(data) for i, data in enumerate(records)]
+            heads = [RecordHead(NUMBERED, now, first + i).sealed(data) for i, data in enumerate(records)]
             try:
                 positions = self._partition.append_alone(list(zip(heads, records, strict=True)))
             except BaseException:
@@ -165,7 +165,7 @@ class NumberedLog(Closing):
             return
         for stored in self._partition.fetch(start, end):
             where = f"{self.shown}: position {stored.position}"
-            head = Head.read(stored, where)
+            head = RecordHead.read(stored, where)
             if head is None:
                 raise Corrupt(f"{where} was written by somebody else", hint="nobody but its writer may write here")
             if head.kind == NUMBERED:

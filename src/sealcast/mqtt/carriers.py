@@ -32,7 +32,7 @@ class Opened(NamedTuple):
     boot: bytes = b""
 
 
-class Carrier(Protocol):
+class EventCarrier(Protocol):
     """One entity, one topic."""
 
     #: Whether whoever delivers may deliver too much: then a client asks its own filters once more. What lies in a

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sealcast.errors import Misuse
-from sealcast.mqtt.carriers import BridgedCarrier, Carrier
+from sealcast.mqtt.carriers import BridgedCarrier, EventCarrier
 from sealcast.mqtt.direct import DirectCarrier
 from sealcast.trust.handles import EntityRealm
 
@@ -13,7 +13,7 @@ BRIDGE: Final = "bridge"
 BROKER: Final = "broker"
 
 
-def carrier_for(realm: EntityRealm, topic: str, name: str, broker: str, through: str | None) -> Carrier:
+def carrier_for(realm: EntityRealm, topic: str, name: str, broker: str, through: str | None) -> EventCarrier:
     """The carrier of one entity on one topic; Misuse for a way that the topic's protection does not have."""
     if through not in (None, BRIDGE, BROKER):
         raise Misuse(f"events go through a {BRIDGE!r} or a {BROKER!r}, not {through!r}")

@@ -12,7 +12,7 @@ from typing import Final
 
 from sealcast.errors import Misuse, Rejected, SealcastError, Unavailable
 from sealcast.log.closing import Closing
-from sealcast.mqtt.carriers import Carrier
+from sealcast.mqtt.carriers import EventCarrier
 from sealcast.mqtt.choice import carrier_for
 from sealcast.mqtt.seen import SeenEvents
 from sealcast.mqtt.wanted import Wanted
@@ -27,7 +27,7 @@ class ClientTopics(Closing):
 
     def __init__(self, realm: EntityRealm, name: str, broker: str, through: str | None) -> None:
         self._realm, self._name, self._broker, self._through = realm, name, broker, through
-        self._carriers: dict[str, Carrier] = {}
+        self._carriers: dict[str, EventCarrier] = {}
         self._seen: dict[str, SeenEvents] = {}
         self._wanted: dict[str, Wanted] = {}
         self._held = ExitStack()
@@ -39,7 +39,7 @@ class ClientTopics(Closing):
         #: Why a broker could not be told what is wanted, the last time it was tried.
         self.trouble: SealcastError | None = None
 
-    def carrier(self, topic: str) -> Carrier:
+    def carrier(self, topic: str) -> EventCarrier:
         with self.guard:
             if topic not in self._carriers:
                 made = carrier_for(self._realm, topic, self._name, self._broker, self._through)
