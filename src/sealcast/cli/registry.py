@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sealcast.cli import talk
+
+if TYPE_CHECKING:
+    from sealcast.trust.deployment import Realm
 
 app = talk.Commands("Show the realm's registry, compare its history with another's, and bring it up to date.")
 
@@ -88,12 +91,18 @@ def migrate() -> None:
     """
     here = talk.open_realm()
     registry = here.registry
-    before, after = registry.migrate(), registry.revision()
-    unsigned = not registry.is_signed()
+    before, after, was_signed = brought_up(here)
     said = f"is at {after} already" if before == after else f"went from {before} to {after}"
-    if unsigned:
+    said += "" if was_signed else ", and the administrator has signed it"
+    document = {"registry": str(registry.address), "from": before, "to": after, "signed": not was_signed}
+    talk.answer(document, f"{registry.address} {said}")
+
+
+def brought_up(here: Realm) -> tuple[str, str, bool]:
+    """Brings the registry to what this release reads: its schema before and after, and whether it was signed."""
+    registry = here.registry
+    before, after, was_signed = registry.migrate(), registry.revision(), registry.is_signed()
+    if not was_signed:
         version = here.adopt_registry().version
         talk.warn(f"nobody had signed the {version - 1} changes that stood there: they were believed as they are")
-        said += ", and the administrator has signed it"
-    document = {"registry": str(registry.address), "from": before, "to": after, "signed": unsigned}
-    talk.answer(document, f"{registry.address} {said}")
+    return before, after, was_signed
