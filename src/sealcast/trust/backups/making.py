@@ -1,0 +1,204 @@
+"""Making a backup of a realm, and making a realm of a backup."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import tarfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final, cast
+
+from sealcast.errors import Corrupt, Misuse
+from sealcast.log import files, whole
+from sealcast.log.embedded import EmbeddedLog
+from sealcast.log.whole import WholeFiles
+from sealcast.trust.backups.envelope import BackupHead, BackupReader, BackupWriter
+from sealcast.trust.backups.moment import Moment, MomentPassed, Part, scratch
+from sealcast.trust.handles import OpenRealm
+from sealcast.trust.layout import Layout, read_mark
+from sealcast.trust.realm.state import RealmState
+
+#: Moments that are tried, where something is removed while it is copied.
+_TRIES: Final = 5
+_MANIFEST: Final = "sealcast-manifest"
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What a backup holds."""
+
+    path: Path
+    head: BackupHead
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A realm that was made of a backup, and what was verified."""
+
+    root: Path
+    head: BackupHead
+    files: int
+    state: RealmState
+    whole: WholeFiles
+
+
+def back_up(realm: OpenRealm, to: Path, public: bytes | None = None, by: str | None = None) -> Backup:
+    """Writes one moment of the realm into a new file, sealed; whatever runs on it goes on meanwhile."""
+    if read_mark(realm.paths).registry is not None:
+        raise Misuse(
+            "the registry of this realm is on a server, and is no part of its directory",
+            hint="back up the server (pg_dump) after the directory; a registry that is older than ledgers is refused",
+        )
+    if to.exists():
+        raise Misuse(f"{to} exists already", hint="name a new file")
+    if realm.paths.root.resolve() in to.resolve().parents:
+        raise Misuse(f"{to} would lie in the realm, and be lost with it", hint="name a file elsewhere")
+    for _ in range(_TRIES - 1):
+        with suppress(MomentPassed):
+            return _write(realm, to, public, by)
+    return _write(realm, to, public, by)
+
+
+def _write(realm: OpenRealm, to: Path, public: bytes | None, by: str | None) -> Backup:
+    partial = to.with_name(f".{to.name}.partial")
+    try:
+        with scratch(realm.paths.root) as copies:
+            parts = Moment(realm.paths.root, Path(copies)).take()
+            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, files.FILE_MODE), "wb") as file:
+                version = realm.registry.version()
+                made = BackupWriter(file, realm.name, realm.id, realm.clock(), version, public, by)
+                size = _pack(parts, made)
+                file.flush()
+                files.sync_data(file.fileno())
+        os.rename(partial, to)
+        files.sync_directory(to.absolute().parent)
+    finally:
+        partial.unlink(missing_ok=True)
+    return Backup(to, made.head, len(parts), size)
+
+
+def _pack(parts: list[Part], into: BackupWriter) -> int:
+    """All files, and then a list of them with their digests; how many bytes they have."""
+    lines, total = list[str](), 0
+    with tarfile.open(fileobj=cast(IO[bytes], into), mode="w|", format=tarfile.PAX_FORMAT) as packed:
+        for part in parts:
+            with _opened(part) as file:
+                size = os.fstat(file.fileno()).st_size if part.size is None else part.size
+                hashed = _Hashed(file)
+                try:
+                    packed.addfile(_about(part.name, size), hashed)
+                except OSError:  # tarfile's word for a file that ends too early
+                    raise Corrupt(f"{part.path} is shorter than it was, of {size} bytes") from None
+            total += size
+            lines.append(f"{hashed.digest.hexdigest()} {part.name}")
+        listed = "\n".join(lines).encode()
+        packed.addfile(_about(_MANIFEST, len(listed)), io.BytesIO(listed))
+    into.close()
+    return total
+
+
+def _opened(part: Part) -> IO[bytes]:
+    try:
+        return part.path.open("rb")
+    except FileNotFoundError:
+        raise MomentPassed(f"{part.path} was removed while it was to be copied", hint="try again") from None
+
+
+def _about(name: str, size: int) -> tarfile.TarInfo:
+    about = tarfile.TarInfo(name)
+    about.size, about.mode = size, files.FILE_MODE
+    return about
+
+
+class _Hashed(io.RawIOBase):
+    """A file that is hashed as it is read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.digest = file, hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self.digest.update(data)
+        return data
+
+
+# --- restoring ----------------------------------------------------------------------------------------------
+
+
+def restore(source: Path, directory: Path, key: Path | None = None) -> Restored:
+    """Makes a realm of a backup in a directory that is empty or does not exist. It is there, whole and verified, or it
+    is not there at all."""
+    root = directory.absolute()
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise Misuse(f"{root} exists and is not empty", hint="name a new directory")
+    partial = root.with_name(f".{root.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    files.make_directory(partial)
+    try:
+        with source.open("rb") as file:
+            reader = BackupReader(file, source, key)
+            count = _unpack(reader, partial, source)
+        state, found = _verified(partial, reader.head)
+        if root.exists():
+            root.rmdir()
+        os.rename(partial, root)
+        files.sync_directory(root.parent)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return Restored(root, reader.head, count, state, found)
+
+
+def _unpack(reader: BackupReader, root: Path, source: Path) -> int:
+    digests, listed = dict[str, str](), ""
+    try:
+        with tarfile.open(fileobj=cast(IO[bytes], reader), mode="r|") as packed:
+            for member in packed:
+                content = packed.extractfile(member)
+                if content is None:
+                    raise Corrupt(f"{source}: {member.name!r} is no file")
+                if member.name == _MANIFEST:
+                    listed = content.read().decode()
+                else:
+                    digests[member.name] = _put(_within(root, member.name, source), content)
+        reader.finish()
+    except tarfile.TarError:
+        raise Corrupt(f"{source} does not hold a realm", hint="use another backup") from None
+    if listed.split("\n") != [f"{digest} {name}" for name, digest in digests.items()]:
+        raise Corrupt(f"{source} does not hold the files that it lists", hint="use another backup")
+    os.sync()
+    return len(digests)
+
+
+def _within(root: Path, name: str, source: Path) -> Path:
+    path = (root / name).resolve()
+    if root.resolve() not in path.parents:
+        raise Corrupt(f"{source}: {name!r} would lie outside of the realm")
+    return path
+
+
+def _put(path: Path, content: IO[bytes]) -> str:
+    """Writes a file; its digest."""
+    path.parent.mkdir(mode=files.DIRECTORY_MODE, parents=True, exist_ok=True)
+    hashed = _Hashed(content)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, files.FILE_MODE), "wb") as file:
+        shutil.copyfileobj(hashed, file)
+    return hashed.digest.hexdigest()
+
+
+def _verified(root: Path, head: BackupHead) -> tuple[RealmState, WholeFiles]:
+    """Reads everything: the registry from its first change, logs, ledgers, and the pieces that they name."""
+    if read_mark(Layout(root)).id != head.id:
+        raise Corrupt(f"the backup says that it is of realm {head.realm!r}, and it is of another")
+    for log in sorted({path.parent for path in root.rglob("*.seg")}):
+        EmbeddedLog(log).close()  # finds its end, and notes it: where it was is not part of a backup
+    realm = OpenRealm(root)
+    state = realm.state()
+    realm.trust(state)
+    return state, whole.verify(root)
