@@ -24,6 +24,7 @@ from sealcast.trust.keys.frames import associated_data, frame_key
 from sealcast.trust.realm.machine import RealmState, Topic
 from sealcast.trust.tokens.gates import gate_of
 from sealcast.trust.tokens.token import VerifiedTokens, parse
+from sealcast.wire.lifting import lifts
 from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import SealedPiece
 
@@ -112,6 +113,7 @@ def gate_with(
         state=state,
         topic=topic,
         codec=RecordCodec(topic.schema),
+        lifts=lifts(topic.schema, topic.earlier_schemas),
         tokens=gate_of(state, tokens),
         token=lru_cache(MAX_TOKENS)(parse),
         frame_key=lru_cache(MAX_FRAME_KEYS)(key_of),

@@ -6,7 +6,7 @@ it has found out about a token or a sender it keeps, as long as it is sure to fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -26,6 +26,7 @@ from sealcast.trust.realm.topics import Term
 from sealcast.trust.tokens.claims import Token
 from sealcast.trust.tokens.token import TokenGate, TokenReason
 from sealcast.wire import frame
+from sealcast.wire.lifting import Lift
 from sealcast.wire.records import RecordCodec
 
 #: What was decided of a frame before the second half of admission.
@@ -78,6 +79,8 @@ class Gate:
     state: RealmState
     topic: Topic
     codec: RecordCodec
+    #: By digest: how messages of each version of the topic's schema are read.
+    lifts: Mapping[bytes, Lift]
     #: Takes tokens of the realm's key centers.
     tokens: TokenGate
     #: A token that was verified before, read; remembered.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -27,6 +28,7 @@ from sealcast.trust.realm.templates import Template
 from sealcast.wire import cose, frame, frames
 from sealcast.wire.frame import BOOT_BYTES, DIGEST_BYTES
 from sealcast.wire.frames import Frames
+from sealcast.wire.lifting import Lift
 from sealcast.wire.limits import MAX_DETAIL_BYTES
 from sealcast.wire.records import Decoded
 
@@ -117,7 +119,9 @@ class Opening:
         self._lengths: list[int | Ints] = []
         self._gate = gate
         self._check = check
-        self._schema = gate.topic.schema.digest
+        self._lifts = gate.lifts
+        #: Where messages are of an earlier version of the schema: by frame, how they are read.
+        self._lifted: dict[int, Lift] = {}
         self._boots: dict[bytes, _Boot] = {}
         columns = (
             parsed.header[0],
@@ -140,7 +144,8 @@ class Opening:
         signed_start, signed_end, token_start, token_end = self._spans[row]
         boot = self._boot(data[start:sender_end], epoch)
         # (17)
-        if data[schema : schema + DIGEST_BYTES] != self._schema:
+        lift = self._lifts.get(data[schema : schema + DIGEST_BYTES])
+        if lift is None:
             topic = self._gate.topic.name
             raise FrameRejected(Reason.SCHEMA, f"{boot.publisher} used another schema than topic {topic}'s")
         signed = data[signed_start:signed_end]
@@ -172,6 +177,8 @@ class Opening:
             self.readers[len(self.proofs)] = self._narrowing(bare.readers)
         if bare.trace:
             self.traces.append(bare.trace)
+        if lift.added:
+            self._lifted[len(self.proofs)] = lift
         self.proofs.append(FrameProof(offset, signed, count, nodes))
         self.templates.append(boot.template)
         self.messages += messages
@@ -191,7 +198,16 @@ class Opening:
 
     def decoded(self) -> Decoded:
         """The events of all frames, as columns."""
-        return self._gate.codec.decode_joined(b"".join(self._joined), self.lengths())
+        if not self._lifted:
+            return self._gate.codec.decode_joined(b"".join(self._joined), self.lengths())
+        messages, added = list(self.messages), np.zeros(len(self.messages), np.int64)
+        frame_index, _ = self.placed()
+        for number, lift in self._lifted.items():
+            for event in np.flatnonzero(frame_index == number).tolist():
+                messages[event], added[event] = lift(messages[event]), lift.added
+        found = self._gate.codec.decode(messages)
+        # Of the messages as they are: payloads are at their end. What is none has none.
+        return replace(found, payload_start=np.maximum(found.payload_start - added, 0))
 
     def lengths(self) -> Ints:
         """The length of each message."""

@@ -45,7 +45,7 @@ class EndpointInbox(RegisteredInbox):
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader, _SIDE)
         self._slot = _SIDE.slot(reader.realm, reader.topic, reader.name)
-        self._openers: dict[tuple[str, int, bytes], Opener] = {}
+        self._openers: dict[tuple[str, int, bytes, bytes], Opener] = {}
         self._missing = cache(self._missing_at)
         self._incarnation = incarnations(reader.realm, reader.topic)
         self._codec = RecordCodec(reader.realm.state().topic(reader.topic).schema)
@@ -102,11 +102,13 @@ class EndpointInbox(RegisteredInbox):
         return self._opener(broker, piece.epoch, self._incarnation(broker, piece.version))
 
     def _opener(self, broker: str, epoch: int, incarnation: bytes) -> Opener:
-        opener = self._openers.get((broker, epoch, incarnation))
+        at = self.reader
+        # A version of the schema that came since is for an opener that knows it.
+        schema = (at.realm.registry.known or at.realm.state()).topic(at.topic).schema.digest
+        opener = self._openers.get((broker, epoch, incarnation, schema))
         if opener is None:
-            at = self.reader
             opener = opener_at(at.realm, at.topic, broker, self.identity, epoch, incarnation, self._slot, at.key_memory)
-            self._openers[broker, epoch, incarnation] = opener
+            self._openers[broker, epoch, incarnation, schema] = opener
         return opener
 
 
@@ -143,7 +145,9 @@ def opener_with(
 
     about = state().topic(topic)
     verify_keys, bits = publishers_keys(state), about.parameters.key_bits
-    return Opener(about.schema, about.id, epoch, slot, pair, verify_keys, bits, key_memory)
+    return Opener(
+        about.schema, about.id, epoch, slot, pair, verify_keys, bits, key_memory, earlier_schemas=about.earlier_schemas
+    )
 
 
 def openers_with(

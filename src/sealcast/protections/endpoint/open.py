@@ -32,6 +32,8 @@ from sealcast.protections.opened import OpenedPart, few, settle
 from sealcast.protections.port import DEFAULT_KEY_MEMORY
 from sealcast.protections.verify import SignedHeaders, VerifiedRecord, VerifyKeyOf, checked_record, opened_event
 from sealcast.trust.keys.frames import associated_data
+from sealcast.wire.frame import Header
+from sealcast.wire.lifting import NO_MESSAGE, lifts
 from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import TABLE, SealedPiece
 
@@ -54,8 +56,9 @@ class Opener:
         verify_key_of: VerifyKeyOf,
         key_bits: int = DEFAULT_KEY_BITS,
         key_memory: int = DEFAULT_KEY_MEMORY,
+        earlier_schemas: Sequence[Schema] = (),
     ) -> None:
-        self._codec = RecordCodec(schema)
+        self._codec, self._lifts = RecordCodec(schema), lifts(schema, earlier_schemas)
         self._headers = SignedHeaders(topic_id, verify_key_of, epoch)
         self._slot = slot
         self._aad = associated_data(topic_id, epoch)
@@ -91,7 +94,11 @@ class Opener:
         events = np.asarray(part.events, np.int64)
         bodies = self._bodies(part, events, find, missing)
         headers, proven = self._headers.prove(piece, events, bodies)
-        records = [body if good else None for body, good in zip(bodies, proven, strict=True)]
+        frames = np.asarray(piece.frame_index)[events].tolist()
+        records = [
+            self._read_as(headers[frame], body) if body is not None and good else None
+            for frame, body, good in zip(frames, bodies, proven, strict=True)
+        ]
         return settle(self._codec, part, headers, records, one)
 
     def open_rows(self, piece: SealedPiece) -> list[OpenedEvent]:
@@ -131,7 +138,13 @@ class Opener:
         header = self._headers.header(proof.signed)
         path = merkle.path(proof.nodes, header.count, position.row) if proof.count == header.count else ()
         self._headers.verify(header, message, position, path)
-        return checked_record(header, position, self._codec, message)
+        return checked_record(header, position, self._codec, self._read_as(header, message))
+
+    def _read_as(self, header: Header, message: bytes) -> bytes:
+        """A verified message, as one of the schema's present version. What names no version is no message: its broker
+        should have refused it."""
+        lift = self._lifts.get(header.schema)
+        return NO_MESSAGE if lift is None else lift(message)
 
     # --- (1), (2) ----------------------------------------------------------------------------------
 

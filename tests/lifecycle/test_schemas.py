@@ -1,0 +1,246 @@
+"""Versions of a schema: what may change, and that events and filters of every version go on."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sealcast import Event, Publisher, Realm, Schema, Subscriber
+from sealcast.errors import EventRejected, Misuse, SchemaRejected
+from sealcast.model.evolution import check_evolution
+from sealcast.model.protection import PROTECTIONS
+from sealcast.trust.realm.changes import Access, AlterTopic
+from sealcast.trust.realm.stored import from_json, to_json
+from sealcast.wire.lifting import NO_MESSAGE, Lift
+from sealcast.wire.records import RecordCodec
+from tests.cli.shell import sealcast, write_lines
+from tests.clients.pump import pump
+
+TOPIC = "quotes"
+
+
+def schema(*attributes: dict[str, object]) -> Schema:
+    return Schema.from_json({"attributes": list(attributes)})
+
+
+def named(name: str, type: str = "int", **more: object) -> dict[str, object]:
+    return {"name": name, "type": type, **more}
+
+
+FIRST = schema(named("symbol", "string", max_length=4), named("price", min=0, max=100))
+SECOND = schema(
+    named("symbol", "string", max_length=8), named("price", min=-10, max=1000), named("venue", "string"), named("lot")
+)
+THIRD = schema(*SECOND.to_json()["attributes"], *(named(f"n{i}") for i in range(12)))
+
+
+# --- what may change ------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "attribute 'price' is not in": (FIRST, schema(named("symbol", "string", max_length=4))),
+    "in another order": (schema(named("a"), named("b")), schema(named("b"), named("a"))),
+    "another order": (schema(named("a"), named("b")), schema(named("a"), named("c"), named("b"))),
+    "it was int, and would be decimal": (schema(named("a")), schema(named("a", "decimal", step="0.01"))),
+    "minimum would rise from 0 to 1": (schema(named("a", min=0)), schema(named("a", min=1))),
+    "minimum would rise from none to 1": (schema(named("a")), schema(named("a", min=1))),
+    "maximum would fall from 9 to 8": (schema(named("a", max=9)), schema(named("a", max=8))),
+    "maximum would fall from none": (schema(named("a")), schema(named("a", max=8))),
+    "max_length would fall from none": (schema(named("a", "string")), schema(named("a", "string", max_length=8))),
+    "max_length would fall from 9": (
+        schema(named("a", "string", max_length=9)),
+        schema(named("a", "string", max_length=8)),
+    ),
+    "digits after the point": (
+        schema(named("a", "decimal", step="0.1")),
+        schema(named("a", "decimal", step="0.01")),
+    ),
+    "does not divide it": (schema(named("a", step=10)), schema(named("a", step=4))),
+    "step would change from none": (schema(named("a")), schema(named("a", step=4))),
+    "would begin elsewhere": (schema(named("a", min=10, step=4)), schema(named("a", min=9, step=4))),
+}
+TAKEN = {
+    "nothing": (FIRST, FIRST),
+    "new attributes, wider domains": (FIRST, SECOND),
+    "no bounds any more": (FIRST, schema(named("symbol", "string"), named("price"))),
+    "a finer step": (schema(named("a", min=10, step=4)), schema(named("a", min=2, step=2))),
+    "no step any more": (schema(named("a", step=4)), schema(named("a"))),
+    "a finer step of decimals": (
+        schema(named("a", "decimal", step="0.05")),
+        schema(named("a", "decimal", step="0.01")),
+    ),
+    "earlier timestamps": (
+        schema(named("t", "timestamp", min="2026-01-01T00:00:00Z", step=1000)),
+        schema(named("t", "timestamp", min="2025-01-01T00:00:00Z", step=500)),
+    ),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_is_refused_says_why(why: str) -> None:
+    with pytest.raises(SchemaRejected, match=why):
+        check_evolution(*REFUSED[why])
+
+
+@pytest.mark.parametrize("what", TAKEN)
+def test_what_is_taken(what: str) -> None:
+    check_evolution(*TAKEN[what])
+
+
+@given(
+    old=st.tuples(st.integers(-20, 0), st.integers(0, 20), st.sampled_from([None, 1, 2, 3, 4, 6])),
+    new=st.tuples(st.integers(-20, 0), st.integers(0, 20), st.sampled_from([None, 1, 2, 3, 4, 6])),
+)
+def test_it_is_taken_if_and_only_if_every_value_still_fits(
+    old: tuple[int, int, int | None], new: tuple[int, int, int | None]
+) -> None:
+    """Against brute force over all values; rules by bounds may be stricter where no value shows it."""
+
+    def made(of: tuple[int, int, int | None]) -> Schema:
+        return schema(named("a", min=of[0], max=of[1], **({} if of[2] is None else {"step": of[2]})))
+
+    def fits(of: Schema, value: int) -> bool:
+        try:
+            of.attributes[0].parse(value)
+        except EventRejected:
+            return False
+        return True
+
+    before, after = made(old), made(new)
+    every = all(fits(after, value) for value in range(-20, 21) if fits(before, value))
+    try:
+        check_evolution(before, after)
+    except SchemaRejected:
+        return
+    assert every
+
+
+# --- bytes ------------------------------------------------------------------------------------------------------
+
+
+@given(symbol=st.none() | st.text(max_size=4), price=st.none() | st.integers(0, 100), payload=st.binary(max_size=20))
+def test_a_lifted_message_says_the_same(symbol: str | None, price: int | None, payload: bytes) -> None:
+    (message,) = RecordCodec(FIRST).encode([{"symbol": symbol, "price": price}], [payload])
+    for later in (SECOND, THIRD):
+        lifted = Lift(FIRST, later)(message)
+        values, rest, _ = RecordCodec(later).decode_one(lifted)
+        absent = dict.fromkeys(later.names[2:])
+        assert (values, rest) == ({"symbol": symbol, "price": price, **absent}, payload)
+        again = RecordCodec(later).encode([values], [payload], salts=message[1:17])
+        assert again == [lifted], "the one encoding of that event"
+
+
+@given(st.binary(max_size=80), st.integers(0, 255))
+def test_what_is_no_message_does_not_become_one(junk: bytes, bits: int) -> None:
+    lift, codec = Lift(FIRST, SECOND), RecordCodec(SECOND)
+    for raw in (junk, bytes(17) + bytes([bits]) + junk):
+        lifted = lift(raw)
+        try:
+            RecordCodec(FIRST).decode_one(raw)
+        except EventRejected:
+            with pytest.raises(EventRejected):
+                codec.decode_one(lifted)
+
+
+def test_bits_of_attributes_that_a_version_lacks_are_refused() -> None:
+    (message,) = RecordCodec(FIRST).encode([{"symbol": None, "price": 1}], [b"x"])
+    forged = message[:17] + bytes([message[17] | 0b1000]) + message[18:]
+    assert Lift(FIRST, SECOND)(forged) == NO_MESSAGE
+
+
+# --- end to end -------------------------------------------------------------------------------------------------
+
+
+def a_realm(directory: Path) -> Realm:
+    realm = Realm.create(directory / "realm")
+    realm.create_topic(TOPIC, FIRST, access="members")
+    realm.enrol_many(["nyse", "alice", "bob"])
+    realm.subscribe(TOPIC, "alice", "price >= 0")
+    return realm
+
+
+def publish(publisher: Publisher, *payloads: bytes, **attributes: object) -> None:
+    publisher.publish([Event(dict(attributes), each) for each in payloads])
+
+
+def read(subscriber: Subscriber) -> list[tuple[bytes, object, object]]:
+    return [(e.payload, e.attributes["price"], e.attributes.get("venue", "no such attribute")) for e in subscriber]
+
+
+def test_events_of_every_version_are_read_in_order(tmp_path: Path) -> None:
+    realm = a_realm(tmp_path)
+    with Publisher(realm, TOPIC, "nyse") as nyse, Subscriber(realm, TOPIC, "alice") as alice:
+        publish(nyse, b"a", price=1, symbol="IBM")
+        publish(nyse, b"waits", price=2)  # taken by a batch after the change
+        pump(realm, TOPIC)
+        assert read(alice) == [(b"a", 1, "no such attribute"), (b"waits", 2, "no such attribute")]
+        publish(nyse, b"b", price=3)
+        realm.alter_topic(TOPIC, schema=SECOND)
+        publish(nyse, b"c", price=999, venue="XNYS", lot=7, symbol="LONGER")  # the same publisher goes on
+        realm.subscribe(TOPIC, "bob", "venue = 'XNYS' OR price < 10")
+        pump(realm, TOPIC)
+        assert read(alice) == [(b"b", 3, None), (b"c", 999, "XNYS")], "and so does the same reader"
+        realm.alter_topic(TOPIC, schema=THIRD)
+        publish(nyse, *(b"%d" % n for n in range(40)), price=5, n3=9)
+        pump(realm, TOPIC)
+    for rows in (1, 1_000):
+        with Subscriber(realm, TOPIC, "alice", from_=0) as again:
+            got = [event for _ in range(50) for event in again.poll(rows)]
+        assert [e.payload for e in got[:4]] == [b"a", b"waits", b"b", b"c"] and len(got) == 44
+        assert got[0].attributes == {**dict.fromkeys(THIRD.names), "symbol": "IBM", "price": 1}
+        assert got[3].attributes["lot"] == 7 and got[-1].attributes["n3"] == 9
+    with Subscriber(realm, TOPIC, "alice", from_=0) as columns:
+        table = columns.poll_arrow()
+    assert table.num_rows == 44 and table["venue"].to_pylist()[:4] == [None, None, None, "XNYS"]
+    with Subscriber(realm, TOPIC, "bob") as bob:
+        assert [e.payload for e in bob][:2] == [b"b", b"c"], "a filter meets old events: what they lack is unknown"
+    check = sealcast("check", "--json", "--realm", realm.paths.root)
+    assert check.code == 0, check.out
+    shown = sealcast("why", f"{TOPIC}/0/2/0", "alice", "--realm", realm.paths.root)
+    assert shown.code == 0 and "delivered" in shown.out
+
+
+def test_frames_of_another_schema_are_still_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of one that would be a next version, and that nobody has stated."""
+    realm = a_realm(tmp_path)
+    realm.alter_topic(TOPIC, schema=SECOND)
+    monkeypatch.setattr("sealcast.clients.publisher.RecordCodec", lambda _: RecordCodec(THIRD))
+    with Publisher(realm, TOPIC, "nyse") as nyse:
+        publish(nyse, b"x", price=1)
+    assert pump(realm, TOPIC)["rejected_schema"] == 1
+
+
+@pytest.mark.parametrize("protection", [name for name in PROTECTIONS if name != "endpoint"])
+def test_where_it_cannot_be_it_is_refused(tmp_path: Path, protection: str) -> None:
+    realm = Realm.create(tmp_path / "realm")
+    realm.create_topic(TOPIC, FIRST, protection=protection)
+    with pytest.raises(Misuse, match="cannot change"):
+        realm.alter_topic(TOPIC, schema=SECOND)
+
+
+def test_the_rules_and_what_is_stored(tmp_path: Path) -> None:
+    realm = a_realm(tmp_path)
+    with pytest.raises(SchemaRejected, match="maximum would fall"):
+        realm.alter_topic(TOPIC, schema=schema(named("symbol", "string"), named("price", max=Decimal(5))))
+    before = realm.registry.version()
+    realm.alter_topic(TOPIC, schema=FIRST)
+    assert realm.registry.version() == before, "the same again changes nothing"
+    realm.alter_topic(TOPIC, schema=SECOND)
+    about = Realm(realm.paths.root).state().topic(TOPIC)
+    assert (about.schema, about.earlier_schemas) == (SECOND, (FIRST,))
+    change = AlterTopic(TOPIC, Access.MEMBERS, schema=SECOND)
+    assert from_json(change.kind, to_json(change)) == change
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    realm = a_realm(tmp_path)
+    at = ("--realm", realm.paths.root)
+    file = write_lines(tmp_path / "next.json", SECOND.to_json())
+    altered = sealcast("topic", "alter", TOPIC, "--schema", file, *at)
+    assert altered.code == 0 and "its schema is at version 2" in altered.out, altered.err
+    assert sealcast("topic", "show", TOPIC, "--json", *at).document["earlier_schemas"] == [FIRST.to_json()]
+    back = sealcast("topic", "alter", TOPIC, "--schema", write_lines(tmp_path / "back.json", FIRST.to_json()), *at)
+    assert back.code == 1 and "'venue' is not in the new schema" in back.err
