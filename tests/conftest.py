@@ -69,6 +69,7 @@ HEAVY = (
     "log/test_carried_topics.py",
     "log/test_carrier_lies.py",
     "log/test_conformance.py",
+    "lifecycle/",
     "log/test_damage.py",
     "mqtt/",
     "network/",
@@ -118,6 +119,7 @@ HEAVY = (
     "trust/test_kills.py",
     "trust/test_model.py",
     "trust/test_revocation.py",
+    "upgrade/",
     "wire/test_excerpts.py",
 )
 #: Fixtures that start a server, wherever they are used.

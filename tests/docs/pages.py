@@ -40,6 +40,7 @@ PRINTS: Final = {
         "3 events in, 2 deliveries, 0 refused",
     ],
     "docs/attribute.md": ["bed 3", "bed 9", "bed 4", *["refused, as it should be"] * 2, "1 pairs: 1 of 1 events"],
+    "docs/operate.md": ['"payload": "second"', "attack: no key of broker, center", "topic 'quotes' was deleted"],
     "docs/observe.md": ["dashboard.json", "batch"],
     "docs/deploy.md": [
         '"status": "ready"',

@@ -76,10 +76,10 @@ def test_what_each_protection_lacks_is_listed() -> None:
     """Whoever lacks something new says so here, too."""
     assert {name: sorted(kind.lacks) for name, kind in PROTECTIONS.items()} == {
         "endpoint": [],
-        "payload": ["readers"],
-        "searchable": ["readers", "templates"],
-        "layered": ["readers", "replay", "spark-write", "templates"],
-        "attribute": ["brokers", "readers", "replay"],
+        "payload": ["readers", "schema"],
+        "searchable": ["readers", "schema", "templates"],
+        "layered": ["readers", "replay", "schema", "spark-write", "templates"],
+        "attribute": ["brokers", "readers", "replay", "schema"],
     }
 
 

@@ -97,6 +97,8 @@ class Topic:
     #: (epoch, name): who was given the key of an epoch.
     keys: set[tuple[int, str]] = field(default_factory=set)
     center: str = CENTER
+    #: The first epoch that was not forgotten on purpose.
+    remembered: int = 1
     #: What the log has that no batch has taken.
     waiting: list[Taken] = field(default_factory=list)
     #: Frames whose numbers are spent.
@@ -160,6 +162,8 @@ class Oracle:
         )
 
     def _epoch_counts(self, topic: Topic, epoch: int, at: int) -> bool:
+        if epoch < topic.remembered:
+            return False
         return epoch == topic.epoch or (epoch < topic.epoch and at <= topic.starts[epoch] + self.grace)
 
     # --- what happens -------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from sealcast.trust.admin import compromise
 from sealcast.trust.certificates.revocation import RevocationView
 from sealcast.trust.keys.topic_keys import TopicKeys
 from sealcast.trust.realm import topics
-from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.changes import ForgetEpochs, Right
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.templates import Template
 from sealcast.trust.realm.topics import Terms
@@ -282,6 +282,13 @@ class Histories(RuleBasedStateMachine):
     def rotate(self, topic: str) -> None:
         self.world.realm.rotate(topic)
         self.oracle.rotate(topic, self.now)
+
+    @rule(topic=TOPIC)
+    def forget_epochs(self, topic: str) -> None:
+        about = self.oracle.topics[topic]
+        allowed = about.remembered < about.epoch
+        self.attempt(allowed, self.world.realm.registry.apply, ForgetEpochs(topic, about.epoch))
+        about.remembered = about.epoch
 
     @rule()
     def renew_tokens(self) -> None:

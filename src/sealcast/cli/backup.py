@@ -43,6 +43,7 @@ def backup(
     (--new-key FILE), and keep FILE where no backup is. The passphrase is read from the file that
     SEALCAST_PASSPHRASE_FILE names.
     """
+    from sealcast.trust.admin.deletion import refuse_carried
     from sealcast.trust.backups import envelope
     from sealcast.trust.backups.making import back_up
 
@@ -53,7 +54,9 @@ def backup(
         talk.answer({"key": str(new_key), "public": str(public)}, f"made {new_key}; seal backups to {public}")
         return
     assert file is not None
-    made = back_up(talk.open_realm(), file, None if to is None else envelope.read_public(to), by)
+    here = talk.open_realm()
+    refuse_carried(here.state())
+    made = back_up(here, file, None if to is None else envelope.read_public(to), by)
     document: dict[str, object] = {
         "file": str(made.path),
         "files": made.files,

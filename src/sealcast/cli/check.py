@@ -24,6 +24,7 @@ SUMS: Final = (
     "unexpected",
     "waiting_frames",
     "unchecked_frames",
+    "removed_deliveries",
 )
 
 
@@ -93,5 +94,7 @@ def _show(reports: list[CheckReport]) -> None:
             talk.note(f"{report.topic}: {report.waiting:,} frames wait for the pipeline: sealcast run --once")
         if report.unchecked:
             talk.note(f"{report.topic}: {report.unchecked:,} frames are no longer kept, and cannot be checked")
+        if report.removed:
+            talk.note(f"{report.topic}: {report.removed:,} deliveries were removed since, and cannot be checked")
         for gap in report.gaps:
             talk.note(f"{report.topic}: not judged: {gap}")

@@ -41,7 +41,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
     },
     "A realm and who is in it": {
         "init": Command("init:app", "make a new realm"),
-        "topic": Command("topic:app", "create, list, show, find and rotate topics"),
+        "topic": Command("topic:app", "create, alter, delete, list, show, find and rotate topics"),
         "entity": Command("entity:app", "enrol, list, renew and revoke entities"),
         "context": Command("context:app", "name the realms that you work with, and choose one"),
         "join": Command("join:app", "join a realm on another machine, with an invitation's code"),
@@ -53,10 +53,14 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
         "maintain": Command("maintain:app", "renew certificates and tokens and rotate keys that are due"),
         "authority": Command("authority:app", "show and replace authorities, and export revocation lists"),
         "compromise": Command("compromise:app", "revoke stolen keys, give everybody else new ones, and prove it"),
+        "forget": Command("forget:app", "make events unreadable for good by destroying keys, and prove it"),
         "token": Command("token:app", "ask for a token, or check whether this realm accepts one"),
         "relock": Command("relock:app", "seal private keys under another lock, to hand them over"),
         "unlock-key": Command("unlock_key:app", "show where your unlock key is; have a token or key service wrap it"),
         "registry": Command("registry:app", "show where the registry is, and bring its schema up to date"),
+        "backup": Command("backup:app", "write one moment of the realm into one sealed file"),
+        "restore": Command("backup:restore_app", "make a realm of a backup, and verify all of it"),
+        "upgrade": Command("upgrade:app", "bring a realm of an earlier release to this one, and read it"),
         "subscription": Command("subscription:app", "add, list, move and remove subscriptions"),
     },
     "Events": {

@@ -40,6 +40,7 @@ def maintain() -> None:
         "layer_keys": {"announced": dict(done.announced), "forgotten": dict(done.forgotten)},
         "receiving_keys": list(done.receiving),
         "forgot_epochs": list(done.forgot),
+        "deleted_topics": list(done.deleted),
         "removed_nodes": {topic: list(names) for topic, names in done.mended.items()},
         "advertised": advertised,
     }
@@ -124,3 +125,5 @@ def _lines(done: Maintained) -> Iterator[str]:
         yield f"topic {topic!r}: a broker announced by which key it is handed the next epoch's"
     for center in done.forgot:
         yield f"key center {center!r} forgot keys of past epochs that nobody needs"
+    for topic in done.deleted:
+        yield f"topic {topic!r} was deleted: what lay here of it was removed"

@@ -181,6 +181,11 @@ def _tell(subscriber: Subscriber) -> None:
     if dropped.misrouted:
         told = "; its broker was told, and `sealcast audit` shows it" if subscriber.reported else ""
         talk.warn(f"{dropped.misrouted} passed over that no filter asks for: a broker above sent them here{told}")
+    if dropped.missed:
+        talk.warn(
+            f"{talk.counted(dropped.missed, 'event')} missed: removed before being read, by the topic's retention or "
+            "because they were forgotten (`sealcast topic show` says how long it keeps them)"
+        )
     if dropped.repeated:
         talk.warn(f"{dropped.repeated} passed over that were delivered before: a broker repeats them")
 

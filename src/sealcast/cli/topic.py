@@ -1,4 +1,4 @@
-"""sealcast topic: create, list, show, find, advertise."""
+"""sealcast topic: create, alter, delete, list, show, find, advertise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 import typer
 
 from sealcast.cli import carrier as carriers
-from sealcast.cli import epochs, overlay, owners, talk
+from sealcast.cli import deletion, epochs, overlay, owners, talk
 from sealcast.cli import topic_options as options
 from sealcast.cli.times import moment, span
 from sealcast.errors import SchemaRejected
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sealcast.trust.realm.parameters import KeyParameters
     from sealcast.trust.realm.topics import Terms, Topic
 
-app = talk.Commands("Create, list, show, find and advertise topics.")
+app = talk.Commands("Create, alter, delete, list, show, find and advertise topics.")
 
 
 class NewTopic(TypedDict, total=False):
@@ -64,6 +64,7 @@ def create(
     max_skew: options.MaxSkewOption = "5m",
     stale_after: options.StaleAfterOption = "1d",
     keep_frames: options.KeepFramesOption = "7d",
+    keep_pieces: options.KeepPiecesOption = "always",
     past_keys: options.PastKeysOption = "kept",
     group_keys: options.GroupKeysOption = "mosaic",
     layers: options.LayersOption = None,
@@ -140,36 +141,52 @@ def _note_texts(topic: Topic) -> None:
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC")],
     access: Annotated[str | None, typer.Option(help="granted or members: see `topic create`.")] = None,
+    schema: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The next version of its schema: a JSON file, or - for stdin.")
+    ] = None,
     keep_frames: Annotated[
         str | None, typer.Option(metavar="SPAN", help="Remove committed frames before they are this old, or `always`.")
+    ] = None,
+    keep_pieces: Annotated[
+        str | None,
+        typer.Option(metavar="SPAN|SIZE", help="Remove sealed events beyond this age or size: see `topic create`."),
     ] = None,
     past_keys: Annotated[
         str | None,
         typer.Option(metavar="kept|forgotten", help="Whether brokers forget past keys: see `topic create`."),
     ] = None,
 ) -> None:
-    """Change whom a topic lets in, from the next batch on, how long it keeps frames, or whether brokers forget.
+    """Change whom a topic lets in, from the next batch on, its schema, what it keeps and for how long, or who forgets.
 
     What was granted or revoked by name stays as it is. Subscriptions of those who are no longer let in stay, too, but
     deliver nothing. Where readers hold a key, a new epoch begins. Frames that were removed do not come back.
     Brokers can forget what they are handed from the next epoch on (`sealcast topic rotate` begins one).
+
+    A new version of the schema can add attributes after those that there are, and widen domains. Events from before
+    stay readable, with NULL for what they lack, and filters go on as they are. Anything else is refused, with why.
     """
-    if access is None and keep_frames is None and past_keys is None:
-        raise typer.BadParameter("say what changes: --access, --keep-frames or --past-keys")
+    if all(each is None for each in (access, keep_frames, keep_pieces, past_keys, schema)):
+        raise typer.BadParameter("say what changes: --access, --schema, --keep-frames, --keep-pieces or --past-keys")
     here = talk.open_realm()
     before = _may(here.state(), name)
     kept = None if keep_frames is None else options.frames_kept(keep_frames)
+    pieces = {} if keep_pieces is None else options.pieces_kept(keep_pieces)
     with options.as_typed():
-        here.alter_topic(name, access, frames_kept_s=kept, past_keys=past_keys)
+        next_schema = None if schema is None else read_schema(schema)
+        here.alter_topic(name, access, frames_kept_s=kept, past_keys=past_keys, schema=next_schema, **pieces)
     state = here.state()
     after, about = _may(state, name), state.topic(name)
     document = {"topic": name, "access": str(about.access), "frames_kept_s": about.parameters.frames_kept_s}
-    document |= {"past_keys": about.parameters.past_keys}
+    document |= {"past_keys": about.parameters.past_keys, "pieces_kept_s": about.parameters.pieces_kept_s}
+    document |= {"pieces_kept_bytes": about.parameters.pieces_kept_bytes}
+    document |= {"schema_version": len(about.earlier_schemas) + 1}
     document |= {"let_in": sorted(after - before), "shut_out": sorted(before - after)}
     whom = "every member" if about.access == "members" else "those who were granted a right"
     talk.answer(
         document | {"version": state.version},
         f"topic {name!r} is for {whom}, and keeps frames {_kept(about)} (version {state.version})",
+        *([f"its schema is at version {len(about.earlier_schemas) + 1}"] if schema is not None else []),
+        *([f"sealed events are kept {_pieces_kept(about)}"] if about.parameters.pieces_end else []),
         *_forgets(state, name),
         *([f"no longer let in: {', '.join(sorted(before - after))}"] if before - after else []),
     )
@@ -180,6 +197,15 @@ def _kept(topic: Topic) -> str:
     if topic.protection.peers:
         return "in its publishers' own logs"
     return "for good" if topic.frames_kept_us is None else f"for {span(topic.frames_kept_us // 1_000_000)} at most"
+
+
+def _pieces_kept(topic: Topic) -> str:
+    """How long sealed events are kept, and how many, in words."""
+    from sealcast.trust.realm.parameters import NO_LIMIT
+
+    most, kept = topic.parameters.pieces_kept_bytes, topic.pieces_kept_us
+    for_long = "for good" if kept is None else f"for {span(kept // 1_000_000)} at most"
+    return for_long if most >= NO_LIMIT else f"{for_long}, and {most:,} bytes of them"
 
 
 def _forgets(state: RealmState, name: str) -> list[str]:
@@ -201,6 +227,7 @@ app.command(epilog="Example: sealcast topic register orders --schema quotes.json
     owners.register
 )
 app.command(epilog="Example: sealcast topic rotate quotes")(epochs.rotate)
+app.command(epilog="Example: sealcast topic delete quotes --dry-run")(deletion.delete)
 app.command(epilog="Example: sealcast topic serve quotes broker-2")(epochs.serve)
 app.command(epilog="Example: sealcast topic move quotes --to kafka --yes")(carriers.move)
 
@@ -291,8 +318,10 @@ def show(name: str) -> None:
             ("key center", topic.center),
             ("keys", f"{topic.parameters.algorithm}, {topic.parameters.key_bits} bits"),
             ("frames", f"kept {_kept(topic)}"),
+            ("sealed events", f"kept {_pieces_kept(topic)}"),
             *[("past keys", told) for told in _forgets(state, name)],
             *overlay.readers(state, name),
+            ("schema version", len(topic.earlier_schemas) + 1),
             ("attributes", "\n".join(_attribute(a) for a in topic.schema.attributes)),
         ]
     )
@@ -338,6 +367,8 @@ def describe(state: RealmState, found: TopicState) -> dict[str, object]:
         "lasting_keys": lasting_keys(state, topic.name),
         "epoch_started": moment(topic.epoch_starts[-1]),
         "schema": topic.schema.to_json(),
+        "schema_version": len(topic.earlier_schemas) + 1,
+        "earlier_schemas": [each.to_json() for each in topic.earlier_schemas],
         "settings": topic.protection.to_json(),
         "nodes": dict(found.nodes),
         "carried": {b: place._asdict() for (t, b), place in state.carried.items() if t == topic.name},

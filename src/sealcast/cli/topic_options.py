@@ -49,6 +49,14 @@ KeepFramesOption = Annotated[
         "recording.",
     ),
 ]
+KeepPiecesOption = Annotated[
+    str,
+    typer.Option(
+        metavar="SPAN|SIZE",
+        help="Remove sealed events when they are this old (90d), or when there are more (10GB); both with a comma "
+        "(90d,10GB). `always` keeps them. Readers who fall behind are told how many they missed.",
+    ),
+]
 PastKeysOption = Annotated[
     str,
     typer.Option(
@@ -186,6 +194,23 @@ def frames_kept(text: str) -> int:
     return FOR_EVER_S if text == "always" else seconds(text, "--keep-frames")
 
 
+_UNITS: Final = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def pieces_kept(text: str) -> dict[str, int]:
+    """The parameters that `--keep-pieces` makes: a span of time, a size, or both."""
+    from sealcast.trust.realm.parameters import FOR_EVER_S, NO_LIMIT
+
+    found = {"pieces_kept_s": FOR_EVER_S, "pieces_kept_bytes": NO_LIMIT}
+    for part in () if text == "always" else text.split(","):
+        size = re.fullmatch(r"(\d{1,9})([KMGT]B)", part.strip())
+        if size is not None:
+            found["pieces_kept_bytes"] = int(size[1]) * _UNITS[size[2]]
+        else:
+            found["pieces_kept_s"] = seconds(part.strip(), "--keep-pieces")
+    return found
+
+
 #: The parameters of a topic's keys that have options of their own.
 _OPTIONS: Final = {
     "key_bits": "--key-size",
@@ -193,6 +218,8 @@ _OPTIONS: Final = {
     "messages_per_key": "--messages-per-key",
     "past_keys": "--past-keys",
     "frames_kept_s": "--keep-frames",
+    "pieces_kept_s": "--keep-pieces",
+    "pieces_kept_bytes": "--keep-pieces",
     "key_lifetime_s": "--key-lifetime",
     "token_lifetime_s": "--token-lifetime",
     "grace_s": "--grace",
@@ -212,7 +239,8 @@ def parameters(given: Mapping[str, Any]) -> KeyParameters:
     lifetime = (given["key_lifetime"], "--key-lifetime") if epoch is None else (epoch, "--epoch")
     asked |= {"key_bits": given["key_size"], "key_lifetime_s": seconds(*lifetime)}
     with as_typed():
-        return KeyParameters.parse({**asked, "frames_kept_s": frames_kept(given["keep_frames"])})
+        kept = {"frames_kept_s": frames_kept(given["keep_frames"]), **pieces_kept(given["keep_pieces"])}
+        return KeyParameters.parse({**asked, **kept})
 
 
 @contextmanager

@@ -16,6 +16,7 @@ Some deliveries are passed over, and counted (`dropped`):
     poisoned      signed by its publisher, and it will never open
     misrouted     it opens, and none of the subscriber's own filters is true of it, where it can tell
     repeated      it was handed out before, or nobody remembers whether it was (`log.had`)
+    missed        it was removed before it was read: by the topic's retention, or because it was to be forgotten
 """
 
 from __future__ import annotations
@@ -72,9 +73,10 @@ class DroppedEvents:
     poisoned: Counter[str] = field(default_factory=Counter)
     misrouted: int = 0
     repeated: int = 0
+    missed: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.poisoned or self.misrouted or self.repeated)
+        return bool(self.poisoned or self.misrouted or self.repeated or self.missed)
 
 
 class Subscriber(Closing, Unpicklable):
@@ -277,6 +279,7 @@ class Subscriber(Closing, Unpicklable):
             if self._group is not None:
                 self._group.turn()
             taken = self._take(max_events) if self._group is None or self._group else []
+            self.dropped.missed = self._inbox.mail.missed
             left = deadline - time.monotonic()
             if taken or left <= 0:
                 return taken

@@ -226,6 +226,8 @@ class Mailbox(Generic[P]):
         self._file = CursorFile(cursors, recipient.name, recipient.slot)
         #: How many records the ledger had when it was last read to its end.
         self.known_end = 0
+        #: Of records that were come to: deliveries that were there for the recipient, and were removed before.
+        self.missed: dict[int, int] = {}
 
     def deliveries(self, start: Cursor | None = None, *, end: int | None = None) -> Iterator[Delivery[P]]:
         """Everything after the cursor (or from `start`) that is committed by now, before ledger record `end`."""
@@ -256,6 +258,10 @@ class Mailbox(Generic[P]):
             end = self.known_end = self.reader.end()
         for index in range(at.entry, end):
             committed = self.reader.record(index)
+            if committed.resealed is not None and committed.resealed.removal is not None:
+                # Of a record that was read in part, what comes after that part.
+                had = at.rank if (index, 0) == (at.entry, at.piece) else 0
+                self.missed[index] = max(0, committed.resealed.withdrawn_from(self.recipient.slot) - had)
             for number, ref in enumerate(committed.entry.pieces):
                 if (index, number) < (at.entry, at.piece) or not self.recipient.concerns(ref):
                     continue
@@ -264,6 +270,9 @@ class Mailbox(Generic[P]):
                     continue
                 events, handles = self.recipient.rows(piece)
                 skip = min(at.rank, len(events)) if (index, number) == (at.entry, at.piece) else 0
+                if committed.resealed is not None and committed.resealed.removal is not None:
+                    # Ranks are others where events were taken out. Who keeps an account drops what it had before.
+                    skip = 0
                 late = number < committed.entry.late
                 every = range(len(events))
                 part = Part(index, number, committed.time_us, piece, events, handles, every, late)

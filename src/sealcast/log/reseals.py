@@ -15,6 +15,7 @@ the note on, and are removed (`Ledger.superseded`); that is what takes them away
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,15 @@ from sealcast.primitives.secrets import Unpicklable
 FORMAT: Final = 1
 _CONTEXT: Final = b"sealcast reseal 1"
 _NUMBERS: Final = ("record", "version", "epoch", "time")
+
+
+class Removal(StrEnum):
+    """Why the events of a record were removed: its pieces are empty from then on."""
+
+    #: They were older than the topic keeps pieces, or there were too many.
+    RETENTION = "retention"
+    #: They were to be forgotten for good.
+    FORGOTTEN = "forgotten"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,12 @@ class Resealed:
     why: str
     #: Who got how many deliveries from the pieces before, and gets none of them any more: (slot, deliveries).
     withdrawn: tuple[tuple[int, int], ...] = ()
+    #: Why there is nothing in them; None where they were sealed again.
+    removal: Removal | None = None
+
+    def withdrawn_from(self, slot: int) -> int:
+        """How many deliveries a subscriber had in this record, and has no more."""
+        return sum(count for who, count in self.withdrawn if who == slot)
 
     def to_note(self) -> dict[str, Any]:
         return {
@@ -57,6 +73,7 @@ class Resealed:
             "pieces": [piece_to_cbor(ref) for ref in self.pieces],
             "why": self.why,
             "withdrawn": [list(each) for each in self.withdrawn],
+            **({} if self.removal is None else {"removal": str(self.removal)}),
         }
 
     @classmethod
@@ -67,7 +84,10 @@ class Resealed:
             if body["v"] != FORMAT or not all(isinstance(n, int) and n >= 0 for n in (record, version, epoch, time_us)):
                 raise Misuse("numbers")
             withdrawn = tuple((int(slot), int(count)) for slot, count in body["withdrawn"])
-            return cls(record, bytes(body["tag"]), version, time_us, epoch, pieces, str(body["why"]), withdrawn)
+            removal = Removal(body["removal"]) if "removal" in body else None
+            return cls(
+                record, bytes(body["tag"]), version, time_us, epoch, pieces, str(body["why"]), withdrawn, removal
+            )
         except (KeyError, TypeError, ValueError, Misuse):
             raise Corrupt("a note on resealed pieces is not one this release wrote") from None
 

@@ -41,7 +41,7 @@ from sealcast.log.cursor import Cursor, CursorFile
 from sealcast.log.entry import PieceRef
 from sealcast.log.ledger import Committed, Ledger
 from sealcast.log.replays import Replays
-from sealcast.log.reseals import Resealed
+from sealcast.log.reseals import Removal, Resealed
 from sealcast.model.stages import Admitted, FrameProof, Grouped
 from sealcast.pipeline.failures import explained
 from sealcast.primitives import merkle
@@ -82,6 +82,8 @@ class Resealing:
     why: str
     #: A module's function, which a plan names and does not carry.
     keys: KeysOf | None = None
+    #: The publisher whose events are left out, for good.
+    without: str = ""
 
 
 @dataclass(slots=True)
@@ -124,6 +126,8 @@ def wanted(
     for committed in topic.ledger.entries():
         if _epoch_of(committed, rotations) >= (about.epoch if epoch is None else epoch):
             continue
+        if committed.resealed is not None and committed.resealed.removal is not None:
+            continue  # there is nothing left in it
         for number, ref in enumerate(committed.entry.pieces):
             here = Cursor(committed.index, number)
             # All after the first: keys that came with one piece are used in later ones, and it will be gone.
@@ -207,10 +211,14 @@ def _present_keys(topic: FramesStep, gate: Gate, keys: KeysOf | None) -> TopicKe
         return keys(topic.name.realm, gate.topic)
 
 
-def resealed(piece: SealedPiece, messages: list[bytes], at: Bench) -> SealedPiece:
-    """The piece under the present epoch's keys: the same events in the same order, for those who may still read."""
+def resealed(piece: SealedPiece, messages: list[bytes], at: Bench, without: str = "") -> SealedPiece:
+    """The piece under the present epoch's keys: the same events in the same order, for those who may still read;
+    `without` those of one publisher, if it is named."""
     before = Delivered.of(piece)
     stays = at.allowed[before.slot] if before.slot.size else np.empty(0, np.bool_)
+    if without:
+        theirs = np.array([publisher_of(proof) == without for proof in piece.frames], np.bool_)
+        stays = stays & ~theirs[np.asarray(piece.frame_index, np.int64)[before.event]]
     words = bits.pack(before.event[stays], before.slot[stays], len(messages), at.allowed.size)
     taken = np.flatnonzero(words.any(axis=1))
     groups, group_of = bits.unique_rows(words[taken])
@@ -234,6 +242,11 @@ def resealed(piece: SealedPiece, messages: list[bytes], at: Bench) -> SealedPiec
     made = deliver(sealed, at.gate.topic.id, at.gate.topic.epoch, at.gate.state.version)
     # Who counted the batch counted its admission, too. A late piece has counted none of it.
     return replace(made, counts={**made.counts, **{name: piece.counts.get(name, 0) for name in ("frames", "admitted")}})
+
+
+def publisher_of(proof: FrameProof) -> str:
+    """Who signed a frame that events of a piece came in."""
+    return frame.parse_signed(proof.signed).header.publisher
 
 
 def _messages(piece: SealedPiece, frames: Mapping[int, bytes], at: Bench) -> list[bytes]:
@@ -333,8 +346,17 @@ def _commit(topic: FramesStep, want: Resealing, record: int, made: Mapping[int, 
         gone = Counter(dict(known.resealed.withdrawn) if known.resealed is not None else {})
         for each in made.values():
             gone.update(each.withdrawn)
+        removal = Removal.FORGOTTEN if want.without else None
         note = Resealed(
-            record, known.tag, want.version, want.time_us, want.epoch, refs, want.why, tuple(sorted(gone.items()))
+            record,
+            known.tag,
+            want.version,
+            want.time_us,
+            want.epoch,
+            refs,
+            want.why,
+            tuple(sorted(gone.items())),
+            removal,
         )
         try:
             ledger.reseal(note, topic.pieces)
@@ -371,7 +393,7 @@ def _reseal(topic: FramesStep, want: Resealing, record: int, number: int) -> Mad
     else:
         records = log.read(needed[0], needed[-1] + 1) if needed else ()
         messages = _messages(piece, {r.offset: r.data for r in records if r.offset in set(needed)}, at)
-    made = resealed(piece, messages, at)
+    made = resealed(piece, messages, at, want.without)
     staged = topic.pieces.stage(ref.partition, ref.first, ref.end, wire.encode(made))
     return Made(PieceRef.of(staged, made), dict(_received(piece) - _received(made)))
 

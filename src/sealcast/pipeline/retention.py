@@ -1,4 +1,5 @@
 """Retention: frames are removed once they are committed and old enough. Sealed pieces are the record, frames are not.
+Where a topic says so, pieces have an end, too: by their age, or by how many bytes of them there are.
 
     committed --- 3/4 of the time: kept --- by the end of the time: removed
 
@@ -27,12 +28,15 @@ from sealcast.log import failing
 from sealcast.log.closing import Closing
 from sealcast.log.failing import FailureNote
 from sealcast.log.ledger import LedgerReader
+from sealcast.log.reseals import Removal
 from sealcast.overlay import routing
+from sealcast.pipeline.withdrawing import Withdrawn, withdraw
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.port import broker_side
 from sealcast.protections.steps import StepName
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.receiving import ReceivingKeys
+from sealcast.trust.realm.parameters import NO_LIMIT
 from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
 
 #: How often a run looks for frames that are old enough.
@@ -51,6 +55,8 @@ class Retainer(Closing):
         self._names = [name for name in names if name.reads_frames]
         #: By step, how many records of the ledger were found to need no frames: pieces are looked at once.
         self._settled: dict[StepName, int] = {}
+        #: By step, how many records of the ledger were withdrawn, or are known to have been.
+        self._withdrawn: dict[StepName, int] = {}
         self._failed: dict[StepName, FailureNote] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -61,6 +67,7 @@ class Retainer(Closing):
         now = time.time_ns() // 1000 if now_us is None else now_us
         for name in self._names:
             try:
+                self.withdraw(name, now)
                 removed[name] = self._drop(name, now)
                 self._forget(name, now)
                 self._note(name, None, now)
@@ -88,6 +95,18 @@ class Retainer(Closing):
         finally:
             ledger.close()
         return removed
+
+    def withdraw(self, name: StepName, now_us: int) -> Withdrawn:
+        """Removes sealed events that the topic keeps no longer: the oldest records first (`withdrawing`)."""
+        about, paths = self._realm.state().topic(name.topic), self._realm.paths.topic(name.topic, name.broker)
+        if not about.parameters.pieces_end or not paths.ledger.is_dir():
+            return Withdrawn()
+        step = FramesStep.of(name)
+        due = records_due(about, step.ledger, now_us, self._withdrawn.get(name, 0))
+        self._withdrawn[name] = due.stop
+        return (
+            withdraw(step, due, "kept no longer, by the topic's retention", Removal.RETENTION) if due else Withdrawn()
+        )
 
     def _forget(self, name: StepName, now_us: int) -> list[int]:
         """Removes what opens this broker's keys of past epochs that nobody needs, where the topic says so."""
@@ -141,6 +160,22 @@ class Retainer(Closing):
         return self
 
 
+def records_due(topic: Topic, ledger: LedgerReader, now_us: int, begin: int = 0) -> range:
+    """The records of a ledger, from `begin` on, whose sealed events are to be removed: those that are too old, and then
+    the oldest until the others are few enough. What was removed before is among them, and costs nothing again."""
+    end, kept_us, most = ledger.end(), topic.pieces_kept_us, topic.parameters.pieces_kept_bytes
+    old = begin
+    if kept_us is not None:
+        old = bisect_right(range(end), now_us - kept_us, lo=begin, key=lambda at: ledger.at(at).entry.end.time_us)
+    size, first = 0, end
+    while most < NO_LIMIT and first > old:
+        size += sum(ref.size for ref in ledger.at(first - 1).entry.pieces if ref.events)
+        if size > most:
+            return range(begin, first)
+        first -= 1
+    return range(begin, old)
+
+
 def first_kept(topic: Topic, ledger: LedgerReader, starts: Mapping[int, int], now_us: int) -> int:
     """The first epoch whose keys a broker needs, which has frames from `starts` on.
 
@@ -148,7 +183,9 @@ def first_kept(topic: Topic, ledger: LedgerReader, starts: Mapping[int, int], no
     broker that was later than the epoch's grace: one of that epoch among them is refused for its time.
     """
     epoch, grace_us = topic.first_needed(now_us), topic.parameters.grace_s * 1_000_000
-    while epoch > FIRST_EPOCH and not _came_after(ledger, starts, topic.epoch_starts[epoch - FIRST_EPOCH] + grace_us):
+    while epoch > topic.forgotten_before and not _came_after(
+        ledger, starts, topic.epoch_starts[epoch - FIRST_EPOCH] + grace_us
+    ):
         epoch -= 1
     return epoch
 

@@ -197,6 +197,11 @@ class Stays(Closing, Generic[P]):
         """How far it was handed out and not acknowledged."""
         return dict(self._done) or None
 
+    @property
+    def missed(self) -> int:
+        """How many deliveries were removed before they were read, of what was come to."""
+        return sum(sum(box.missed.values()) for box in self._mailboxes.values())
+
     def had(self) -> Had:
         """All that is remembered of what was acknowledged, wherever that was."""
         had = Had()

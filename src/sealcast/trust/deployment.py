@@ -18,6 +18,7 @@ from typing import Self
 from sealcast.trust.admin import (
     authorities,
     carrying,
+    deletion,
     entities,
     founding,
     maintenance,
@@ -71,6 +72,7 @@ class Realm(Handle):
     # --- topics, their keys, and who may use them
     create_topic = topics.create_topic
     alter_topic = topics.alter_topic
+    delete_topic = deletion.delete_topic
     serve = topics.serve
     rotate = topics.rotate
     rotate_many = topics.rotate_many

@@ -69,7 +69,7 @@ class KeyCenter(Unpicklable):
         """Forgets, in its file, what nobody needs of past epochs (`CenterSecrets.forget`); whether anything was."""
         state, path = self._realm.state(), self._realm.paths.center_key(self._name)
         topics, seen = [found.topic for found in state.topics.values()], self._realm.registry.time_of(state.version)
-        return path.exists() and CenterSecrets.forget(path, topics, now_us, seen)
+        return path.exists() and CenterSecrets.forget(path, topics, now_us, seen, list(state.deleted.values()))
 
     def close(self) -> None:
         self._proofs.close()

@@ -48,7 +48,8 @@ class EndpointAudit(ReadingAudit):
         self._lost_keys = False
 
     def judge(self, piece: SealedPiece | None, ref: PieceRef, version: int, where: str, later: Resealed | None) -> None:
-        self._lost_keys |= piece is None
+        # What was handed out with a piece that cannot be read, or whose events were removed, is unknown.
+        self._lost_keys |= piece is None or (later is not None and later.removal is not None)
         super().judge(piece, ref, version, where, later)
 
     def opening(

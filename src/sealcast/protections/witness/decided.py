@@ -141,6 +141,11 @@ class BrokerDecisions:
         delivered = slot is not None and is_delivered(piece, slot, event)
         if delivered:
             answer = replace(answer, hops=(Hop(self.name, committed.index, state.version, subscriber),))
+        if committed.resealed is not None and committed.resealed.removal is not None:
+            text = (
+                f"what its batch delivered was removed since ({committed.resealed.why}): whether it was among that is"
+            )
+            return answer.that(Verdict.UNKNOWN, f"{text} no longer known")
         if record is None:
             said = "it was delivered" if delivered else "it was not delivered"
             text = f"{said}; its frame is no longer kept, so the reason cannot be worked out"

@@ -176,7 +176,10 @@ class LedgerAudit(ABC, Generic[P]):
                 told(ref.end - ref.first)
             for name, count in piece.counts.items() if piece is not None else ():
                 counts[name] = counts.get(name, 0) + count
-        self.late(late, committed, reached.version, where)
+        if committed.resealed is not None and committed.resealed.removal is not None:
+            self.report.removed += sum(count for _, count in committed.resealed.withdrawn)
+        else:
+            self.late(late, committed, reached.version, where)
         for span in _uncovered(reached, entry, entry.own):
             partition, first, end = span
             self.add(Kind.LEDGER, f"{where}: {first} to {end - 1} of partition {partition} are in no piece")

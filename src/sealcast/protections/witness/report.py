@@ -45,6 +45,8 @@ class CheckReport:
     #: Frames that no batch has taken yet, and frames that retention has removed: nothing can be said of those.
     waiting: int = 0
     unchecked: int = 0
+    #: Deliveries that were removed since, by retention or to be forgotten.
+    removed: int = 0
     found: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
     problems: list[Problem] = field(default_factory=list)
     #: What could not be judged, and why.
@@ -82,6 +84,7 @@ class CheckReport:
             "unexpected": self.found[Kind.UNEXPECTED],
             "waiting_frames": self.waiting,
             "unchecked_frames": self.unchecked,
+            "removed_deliveries": self.removed,
             "problems": [{"kind": str(p.kind), "message": p.message} for p in self.problems],
             "not_judged": self.gaps,
             **self.also,

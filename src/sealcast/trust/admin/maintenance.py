@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 
 from sealcast.errors import Unavailable
-from sealcast.trust.admin import entities, overlays, subscriptions, topics
+from sealcast.trust.admin import deletion, entities, overlays, subscriptions, topics
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys.centers import CenterSecrets
@@ -38,6 +38,8 @@ class Maintained:
     receiving: tuple[str, ...] = ()
     #: Key centers that forgot what nobody needs any more of past epochs.
     forgot: tuple[str, ...] = ()
+    #: Topics that were deleted, and of which something lay here.
+    deleted: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return any(map(bool, (getattr(self, each.name) for each in fields(self))))
@@ -55,17 +57,19 @@ def maintain(realm: Handle, counts: Mapping[str, int] | None = None) -> Maintain
     mended, announced = overlays.mend_overlays(realm), overlays.announce_layer_keys(realm)
     certified = tuple(entity.name for entity in renewed)
     receiving, forgotten = topics.announce_receiving_keys(realm), overlays.forget_layer_keys(realm)
-    return Maintained(certified, rotated, tokens, announced, forgotten, mended, receiving, forget_epochs(realm))
+    forgot, deleted = forget_epochs(realm), tuple(deletion.remove_deleted(realm))
+    return Maintained(certified, rotated, tokens, announced, forgotten, mended, receiving, forgot, deleted)
 
 
 def forget_epochs(realm: Handle) -> tuple[str, ...]:
-    """Lets the key centers whose secrets are here forget past epochs that nobody needs; those that did."""
+    """Lets the key centers whose secrets are here forget past epochs that nobody needs, and topics that were deleted;
+    those that did."""
     state, now = realm.state(), realm.clock()
     topics, seen = [found.topic for found in state.topics.values()], realm.registry.time_of(state.version)
-    forgot = list[str]()
+    deleted, forgot = list(state.deleted.values()), list[str]()
     for center in state.holders(Role.KEY_CENTER):
         path = realm.paths.center_key(center.name)
         # Under a lock that is not at hand: whoever runs the center lets it forget.
         with suppress(Unavailable):
-            forgot += [center.name] * (path.exists() and CenterSecrets.forget(path, topics, now, seen))
+            forgot += [center.name] * (path.exists() and CenterSecrets.forget(path, topics, now, seen, deleted))
     return tuple(forgot)

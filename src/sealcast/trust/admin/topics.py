@@ -100,10 +100,14 @@ def alter_topic(
     *,
     frames_kept_s: int | None = None,
     past_keys: str | None = None,
+    pieces_kept_s: int | None = None,
+    pieces_kept_bytes: int | None = None,
+    schema: Schema | None = None,
 ) -> Topic:
     """Lets every member use a topic, or only who was granted a right; what was decided by name stays as it is. And
-    says how long frames are kept that were committed, and whether brokers forget keys of past epochs: those that they
-    are handed from the next epoch on. What is not given stays as it is.
+    says how long frames are kept that were committed, and sealed pieces, and whether brokers forget keys of past
+    epochs: those that they are handed from the next epoch on. A `schema` is its next version, of which every event
+    from before is one (`model.evolution`). What is not given stays as it is.
 
     Who is let in gets the keys it needs. Where readers hold a key, a new epoch begins when some are no longer let in.
     """
@@ -111,10 +115,11 @@ def alter_topic(
 
     def decide(state: RealmState) -> list[Change]:
         about = state.topic(topic)
-        change = AlterTopic(topic, about.access if access is None else _access(access), frames_kept_s, past_keys)
+        let_in = about.access if access is None else _access(access)
+        change = AlterTopic(topic, let_in, frames_kept_s, past_keys, pieces_kept_s, pieces_kept_bytes, schema)
         after = apply(state, change)
         if about.access is change.access:
-            if after.topic(topic).parameters == about.parameters:
+            if after.topic(topic) == about:
                 return []
             return [change, *realm.next_receiving_keys(after, topic, after.serving(topic))]
         if change.access is Access.MEMBERS:

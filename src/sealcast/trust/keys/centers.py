@@ -17,7 +17,7 @@ them is needed; then the master secret is forgotten, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +29,9 @@ from sealcast.primitives import kdf
 from sealcast.primitives.secrets import Secret
 from sealcast.trust.keys.holder import HolderSecrets
 from sealcast.trust.keys.identity import Identity
-from sealcast.trust.keys.ratchet import DayTree, day_of
+from sealcast.trust.keys.ratchet import DAY_US, DayTree, day_of
 from sealcast.trust.keys.topic_keys import TopicKeys
-from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
+from sealcast.trust.realm.topics import FIRST_EPOCH, DeletedTopic, Topic
 from sealcast.trust.vault import keyfile
 
 #: Days before the present one that the tree keeps: clocks of whoever makes topics may differ by as much.
@@ -101,6 +101,13 @@ class CenterSecrets(HolderSecrets):
             return False
         return epoch >= topic.center_since
 
+    def gives_until(self, topic: Topic) -> int | None:
+        """Until when these secrets give keys of a topic that is not needed any more: the day on which its chain began
+        goes by itself, with upkeep. None where they give none now."""
+        if not self.has(topic, topic.epoch):
+            return None
+        return (_begins(topic) + _MARGIN_DAYS + 1) * DAY_US if topic.chained_since else 0
+
     def master_seed(self, topic: Topic) -> Secret:
         """What the master secret of a topic is made from whose events are opened by credentials. It is one for all
         epochs of the topic that are this center's: each credential names its epoch."""
@@ -156,10 +163,12 @@ class CenterSecrets(HolderSecrets):
 
     # --- forgetting ---------------------------------------------------------------------------------
 
-    def forgotten(self, topics: Sequence[Topic], now_us: int, seen_us: int) -> CenterSecrets:
+    def forgotten(
+        self, topics: Sequence[Topic], now_us: int, seen_us: int, deleted: Collection[DeletedTopic] = ()
+    ) -> CenterSecrets:
         """These secrets without what nobody needs any more of all the topics that this center manages; the same, if
         there is nothing of the kind. `topics` are all that there were at `seen_us`: the days of those that were made
-        after it stay."""
+        after it stay. Of those that were `deleted` nothing is kept."""
         mine = [topic for topic in topics if topic.center == self.name]
         day = max(self._days.begins, day_of(min(now_us, seen_us)) - _MARGIN_DAYS)
         firsts = {topic.id: self._first(topic, now_us) for topic in mine}
@@ -167,10 +176,14 @@ class CenterSecrets(HolderSecrets):
         # A chain is cut once its day goes: as long as the day is there, so is the whole chain.
         past = [topic for topic in mine if topic.chained_since and _begins(topic) < day]
         over = any(max(topic.chained_since, firsts[topic.id]) > self._least(topic) for topic in past)
-        moved = self._links.keys() & {topic.id for topic in topics if topic.center != self.name}
-        if not over and not moved and (derived or self._master is None):
+        ended = {each.id for each in deleted}
+        gone = ended.union(topic.id for topic in topics if topic.center != self.name)
+        kept = gone & self._links.keys() or ended & self._seeds.keys()
+        dated = any(self._days.begins <= day_of(each.began_us) < day for each in deleted)
+        if not over and not kept and not dated and (derived or self._master is None):
             return self
-        links, seeds = {id: link for id, link in self._links.items() if id not in moved}, dict(self._seeds)
+        links = {id: link for id, link in self._links.items() if id not in gone}
+        seeds = {id: seed for id, seed in self._seeds.items() if id not in ended}
         for topic in past:
             with suppress(NotFound):  # what is lost is no worse for this
                 links[topic.id] = self._link(topic, max(firsts[topic.id], topic.chained_since))
@@ -207,16 +220,30 @@ class CenterSecrets(HolderSecrets):
         keyfile.write(path, self.KIND, self._fields())
 
     @classmethod
-    def forget(cls, path: Path, topics: Sequence[Topic], now_us: int, seen_us: int) -> bool:
+    def forget(
+        cls, path: Path, topics: Sequence[Topic], now_us: int, seen_us: int, deleted: Collection[DeletedTopic] = ()
+    ) -> bool:
         """`forgotten`, in the center's file; whether anything was. Copies of the file, and the disk until it is written
         over, may still have what was there before."""
         found = cls.load(path)
-        if found.forgotten(topics, now_us, seen_us) is found:
+        if found.forgotten(topics, now_us, seen_us, deleted) is found:
             return False
         with files.locked(path.with_suffix(".lock")):
             found = cls.load(path)  # somebody else may have done it meanwhile
-            keyfile.replace(path, cls.KIND, found.forgotten(topics, now_us, seen_us)._fields())
+            keyfile.replace(path, cls.KIND, found.forgotten(topics, now_us, seen_us, deleted)._fields())
         return True
+
+    @classmethod
+    def forget_topics(cls, path: Path, ids: Collection[bytes]) -> None:
+        """Removes from the center's file what it keeps of topics by themselves. Their keys can still be made from the
+        secret of the day on which they began, until that day is forgotten."""
+        with files.locked(path.with_suffix(".lock")):
+            found = cls.load(path)
+            links = {id: link for id, link in found._links.items() if id not in ids}
+            seeds = {id: seed for id, seed in found._seeds.items() if id not in ids}
+            if len(links) + len(seeds) < len(found._links) + len(found._seeds):
+                left = CenterSecrets(found.identity, found._master, found._days, links, seeds)
+                keyfile.replace(path, cls.KIND, left._fields())
 
     def _fields(self) -> dict[str, object]:
         """For its file, and nothing else."""

@@ -20,6 +20,7 @@ from sealcast.trust.realm.changes import (
     Change,
     CreateTopic,
     Credential,
+    DeleteTopic,
     EnrolEntity,
     Grant,
     PublishPairKey,
@@ -175,6 +176,8 @@ class _Historian:
                 self._settle(((change.name, name) for name in self._names), now)
             case AlterTopic():
                 self._settle(((change.topic, name) for name in self._names), now)
+            case DeleteTopic():
+                self._end_topic(change.topic, now)
             case Grant():
                 self._settle([(change.topic, change.entity)], now, change.rights)
             case Revoke():
@@ -233,6 +236,16 @@ class _Historian:
     def _terms(self, topic: str, name: str) -> Terms:
         who = self._fold.entity(name)
         return {} if who.revoked else self._fold.tables(topic).terms_of(who)
+
+    def _end_topic(self, topic: str, now: Moment) -> None:
+        """Whatever anybody had there ends with a topic."""
+        self._topics.remove(topic)
+        self._end_keys(topic, now)
+        for place in [place for place in self._rights if place[0] == topic]:
+            held = self._rights.pop(place)
+            self._done.rights.append(replace(held, span=ChangeSpan(held.span.since, now)))
+        for id in [id for id, made in self._subscriptions.items() if made.topic == topic]:
+            self._done.subscriptions.append(_ended(self._subscriptions.pop(id), now))
 
     def _end_keys(self, topic: str, now: Moment) -> None:
         for place in [place for place in self._keys if place[0] == topic]:

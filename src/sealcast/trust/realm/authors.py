@@ -51,6 +51,9 @@ MAY_STATE: Final[Mapping[type[Change], tuple[Voice, ...]]] = {
     changes.CreateTopic: _RULES_THE_TOPIC,
     changes.AlterTopic: _RULES_THE_TOPIC,
     changes.RotateTopic: _RULES_THE_TOPIC,
+    # It cannot be undone, and a center that was stolen should not be able to.
+    changes.DeleteTopic: _RULES_THE_REALM,
+    changes.ForgetEpochs: _RULES_THE_REALM,
     # What a run seals depends on it: a broker's own word, and no other's.
     changes.BeginIncarnation: (Voice.SUBJECT,),
     # Whoever could state it could read the topic's next epochs.

@@ -138,8 +138,8 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True)
 class AlterTopic:
-    """Whom a topic lets in from now on, of those about whom nothing was decided by name, and how long it keeps
-    frames."""
+    """Whom a topic lets in from now on, of those about whom nothing was decided by name, how long it keeps frames,
+    pieces and keys, and the next version of its schema."""
 
     kind: ClassVar = "alter-topic"
     topic: str
@@ -148,6 +148,20 @@ class AlterTopic:
     frames_kept_s: int | None = None
     #: What brokers do with its keys of past epochs from now on; as before, without one.
     past_keys: str | None = None
+    #: How long its sealed pieces are kept from now on, and how many bytes of them; as before, without one.
+    pieces_kept_s: int | None = None
+    pieces_kept_bytes: int | None = None
+    #: The next version of its schema; as before, without one.
+    schema: Schema | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    """From this version on there is no such topic: nobody publishes on it, reads it or gets keys of it. Its name is not
+    given again."""
+
+    kind: ClassVar = "delete-topic"
+    topic: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +176,17 @@ class RotateTopic:
     center: str = ""
     #: This epoch's keys, and those after it, are of a chain.
     chained: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetEpochs:
+    """Nobody needs the keys of epochs before one any more: what was sealed in them was removed or sealed again. No
+    frame of theirs is admitted from now on, and centers and brokers destroy these keys."""
+
+    kind: ClassVar = "forget-epochs"
+    topic: str
+    #: The first epoch whose keys are kept.
+    before: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,7 +465,9 @@ Change = (
     | RevokeEntity
     | CreateTopic
     | AlterTopic
+    | DeleteTopic
     | RotateTopic
+    | ForgetEpochs
     | AnnounceReceivingKey
     | PublishTopicKey
     | PublishPairKey

@@ -19,7 +19,7 @@ from sealcast.trust.realm.changes import Access, Credential, FoundRealm, Right
 from sealcast.trust.realm.overlays import Leave
 from sealcast.trust.realm.parameters import KeyParameters, TokenHash
 from sealcast.trust.realm.state import AnnouncedPeer, BrokerGateway, Carried, Entity, RealmState
-from sealcast.trust.realm.topics import LayerKey, Move, ReceivingKey, Stay, Term, Topic, TopicState
+from sealcast.trust.realm.topics import DeletedTopic, LayerKey, Move, ReceivingKey, Stay, Term, Topic, TopicState
 
 _ALL: Final[tuple[type, ...]] = (
     Access,
@@ -30,6 +30,7 @@ _ALL: Final[tuple[type, ...]] = (
     Cause,
     Credential,
     Decimal,
+    DeletedTopic,
     Entity,
     FoundRealm,
     KeyParameters,

@@ -28,6 +28,8 @@ _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 _YEAR: Final = 366 * _DAY
+#: More bytes than any topic has: no limit.
+NO_LIMIT: Final = 1 << 62
 #: Frames that are kept so long are kept on purpose, as a recording, and so are the keys that open them.
 FOR_EVER_S: Final = 1_000 * _YEAR
 
@@ -56,6 +58,8 @@ BOUNDS: Final[Mapping[str, tuple[int, int, str]]] = {
     "challenge_every_s": (0, _YEAR, "seconds"),
     "challenge_within_s": (1, _DAY, "seconds"),
     "frames_kept_s": (0, FOR_EVER_S, "seconds"),
+    "pieces_kept_s": (_MINUTE, FOR_EVER_S, "seconds"),
+    "pieces_kept_bytes": (0, NO_LIMIT, "bytes"),
 }
 
 
@@ -90,6 +94,10 @@ class KeyParameters:
     frames_kept_s: int = 7 * _DAY
     #: What brokers do with keys of epochs that are over and of which they have no frames: `keys.receiving`.
     past_keys: str = "kept"
+    #: How old sealed pieces become, and how many bytes of them a broker keeps: what goes beyond either is removed, the
+    #: oldest first, whether it was read or not.
+    pieces_kept_s: int = FOR_EVER_S
+    pieces_kept_bytes: int = NO_LIMIT
 
     def __post_init__(self) -> None:
         _one_of("algorithm", self.algorithm, ALGORITHMS)
@@ -119,6 +127,11 @@ class KeyParameters:
     def forgets(self) -> bool:
         """Whether brokers forget the topic's keys of past epochs."""
         return self.past_keys == "forgotten"
+
+    @property
+    def pieces_end(self) -> bool:
+        """Whether sealed pieces are removed one day."""
+        return self.pieces_kept_s < FOR_EVER_S or self.pieces_kept_bytes < NO_LIMIT
 
     @property
     def max_skew_us(self) -> int:

@@ -20,7 +20,7 @@ from sealcast.trust.certificates.roles import Role
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import Credential, FoundRealm, Right
 from sealcast.trust.realm.overlays import Overlay
-from sealcast.trust.realm.topics import Move, ReceivingKey, Stay, Terms, Topic, TopicState
+from sealcast.trust.realm.topics import DeletedTopic, Move, ReceivingKey, Stay, Terms, Topic, TopicState
 
 #: Looking for a near name among more than this many costs more than the hint is worth.
 _MAX_NAMES_COMPARED: Final = 2_000
@@ -107,6 +107,8 @@ class RealmState:
     carriers: Mapping[str, str] = field(default_factory=dict)
     #: Frames that are on one of them, by topic and broker; all others are in their broker's directory.
     carried: Mapping[tuple[str, str], Carried] = field(default_factory=dict)
+    #: Topics that there were, by name. None of these names is given again.
+    deleted: Mapping[str, DeletedTopic] = field(default_factory=dict)
 
     # --- look-ups that say what is wrong ----------------------------------------------------------
 
@@ -121,6 +123,11 @@ class RealmState:
 
     def topic_state(self, name: str) -> TopicState:
         found = self.topics.get(name)
+        if found is None and name in self.deleted:
+            raise NotFound(
+                f"topic {name!r} was deleted (at version {self.deleted[name].version})",
+                hint="its name is not given again: `sealcast topic list` shows the topics that there are",
+            )
         if found is None:
             raise _unknown("topic", name, self.topics, "make it with `sealcast topic create`")
         return found

@@ -91,6 +91,7 @@ _READ: Final[Mapping[Any, Callable[[Any], Any]]] = {
     tuple[int, ...]: tuple,
     Access: Access,
     Schema: Schema.from_json,
+    Schema | None: lambda body: None if body is None else Schema.from_json(body),
     KeyParameters: KeyParameters.stored,
     Protection: protections.from_json,
     Credential: _credential,

@@ -47,12 +47,16 @@ class Topic:
     group_keys: str = DEFAULT_GROUP_KEYS
     #: The first epoch of this center's whose keys are of a chain that is forgotten from its beginning on; 0 before any.
     chained_since: int = FIRST_EPOCH
+    #: Keys of epochs before this one were destroyed on purpose (`ForgetEpochs`).
+    forgotten_before: int = FIRST_EPOCH
+    #: The versions of its schema before the present one, the first one first.
+    earlier_schemas: tuple[Schema, ...] = ()
 
     def epoch_admissible(self, epoch: int, log_time_us: int) -> bool:
         """Whether a frame sealed in `epoch` and appended to the log at that time is admitted."""
         if epoch == self.epoch:
             return True
-        if not FIRST_EPOCH <= epoch < self.epoch:
+        if not self.forgotten_before <= epoch < self.epoch:
             return False
         ended = self.epoch_starts[epoch + 1 - FIRST_EPOCH]
         return log_time_us <= ended + self.parameters.grace_s * _MICROSECONDS
@@ -68,14 +72,23 @@ class Topic:
         looked_back = max(2 * (given.max_skew_s + given.stale_after_s), 0 if retained is None else retained.seconds)
         return max(given.frames_kept_s, -(-4 * looked_back // 3)) * _MICROSECONDS
 
+    @property
+    def pieces_kept_us(self) -> int | None:
+        """How old sealed pieces become, at the most; None for any age. They are kept as long as frames are: what became
+        of a frame is looked up in its piece."""
+        given = self.parameters
+        if given.pieces_kept_s >= FOR_EVER_S:
+            return None
+        return max(given.pieces_kept_s * _MICROSECONDS, self.frames_kept_us or 0)
+
     def first_needed(self, now_us: int) -> int:
         """The first epoch whose keys a center may be asked for: frames that were sealed in it are taken, or are kept,
         and a broker may join that has them to open."""
         kept_us, epoch = self.frames_kept_us, self.epoch
         if kept_us is None:
-            return FIRST_EPOCH
+            return self.forgotten_before
         needed_us = self.parameters.grace_s * _MICROSECONDS + kept_us
-        while epoch > FIRST_EPOCH and now_us <= self.epoch_starts[epoch - FIRST_EPOCH] + needed_us:
+        while epoch > self.forgotten_before and now_us <= self.epoch_starts[epoch - FIRST_EPOCH] + needed_us:
             epoch -= 1
         return epoch
 
@@ -140,6 +153,16 @@ class ReceivingKey(NamedTuple):
 
     number: int
     public: bytes
+
+
+class DeletedTopic(NamedTuple):
+    """What is remembered of a topic that was deleted."""
+
+    id: bytes
+    #: The first version without it.
+    version: int
+    #: When the chain of its keys began: on that day's secret they depend (`keys.centers`).
+    began_us: int
 
 
 Terms = Mapping[Right, Term]

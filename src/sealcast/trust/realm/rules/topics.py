@@ -6,19 +6,23 @@ from dataclasses import replace
 from typing import Final
 
 from sealcast.errors import Misuse, Rejected
+from sealcast.model.evolution import MAX_VERSIONS, check_evolution
+from sealcast.model.schema import Schema
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.realm.changes import (
     AlterTopic,
     AnnounceReceivingKey,
     BeginIncarnation,
     CreateTopic,
+    DeleteTopic,
+    ForgetEpochs,
     PublishPairKey,
     PublishTopicKey,
     RotateTopic,
 )
 from sealcast.trust.realm.rules.draft import Draft, TopicTables
 from sealcast.trust.realm.rules.names import check_name
-from sealcast.trust.realm.topics import FIRST_EPOCH, ReceivingKey, Topic, TopicState
+from sealcast.trust.realm.topics import FIRST_EPOCH, DeletedTopic, ReceivingKey, Topic, TopicState
 
 GROUP_KEYS: Final = ("mosaic", "naive", "simple", "build-up", "clustered", "clustered-popular", "key-tree")
 MAX_PARTITIONS: Final = 1024
@@ -28,10 +32,17 @@ MAX_SEALED_KEY_BYTES: Final = 1_600
 RECEIVED_KEY_BYTES: Final = 1176
 RECEIVING_KEY_BYTES: Final = 1216
 INCARNATION_BYTES: Final = 16
+#: The parameters that can be altered later.
+_ALTERED: Final = ("frames_kept_s", "past_keys", "pieces_kept_s", "pieces_kept_bytes")
 
 
 def create_topic(draft: Draft, change: CreateTopic) -> None:
     check_name("topic", change.name)
+    if change.name in draft.deleted.read:
+        raise Misuse(
+            f"there was a topic {change.name!r} before, and the names of deleted topics are not given again",
+            hint="readers elsewhere may still hold places in the one that was: choose another name",
+        )
     if change.name in draft.topics.read or change.name in draft.open:
         raise Misuse(f"topic {change.name!r} exists already", hint=f"see it: sealcast topic show {change.name}")
     if not 1 <= change.partitions <= MAX_PARTITIONS:
@@ -68,11 +79,17 @@ def create_topic(draft: Draft, change: CreateTopic) -> None:
         group_keys=change.group_keys,
         chained_since=FIRST_EPOCH if change.chained else 0,
     )
-    _check_past_keys(topic)
+    _check_kept(topic)
     draft.open[change.name] = TopicTables(TopicState(topic))
 
 
-def _check_past_keys(topic: Topic) -> None:
+def _check_kept(topic: Topic) -> None:
+    if topic.parameters.pieces_end and (topic.protection.peers or topic.protection.overlay):
+        where = "with its readers" if topic.protection.peers else "at every broker on the way, which those below read"
+        raise Misuse(
+            f"pieces of topic {topic.name!r} lie {where}: none can be removed by their age or their number",
+            hint="keep them (--keep-pieces always); `sealcast topic delete` removes all of it",
+        )
     if topic.parameters.forgets and topic.protection.peers:
         raise Misuse(
             f"topic {topic.name!r} has no brokers that could forget keys: its publishers and subscribers carry it",
@@ -99,13 +116,35 @@ def announce_receiving_key(draft: Draft, change: AnnounceReceivingKey) -> None:
 def alter_topic(draft: Draft, change: AlterTopic) -> None:
     tables = draft.tables(change.topic)
     tables.topic = replace(tables.topic, access=change.access)
-    if change.frames_kept_s is not None:
-        kept = replace(tables.topic.parameters, frames_kept_s=change.frames_kept_s)
-        tables.topic = replace(tables.topic, parameters=kept)
-    if change.past_keys is not None:
-        said = replace(tables.topic.parameters, past_keys=change.past_keys)
-        tables.topic = replace(tables.topic, parameters=said)
-        _check_past_keys(tables.topic)
+    given = {name: getattr(change, name) for name in _ALTERED if getattr(change, name) is not None}
+    if given:
+        tables.topic = replace(tables.topic, parameters=replace(tables.topic.parameters, **given))
+        _check_kept(tables.topic)
+    if change.schema is not None and change.schema != tables.topic.schema:
+        tables.topic = _evolve(tables.topic, change.schema)
+
+
+def _evolve(topic: Topic, schema: Schema) -> Topic:
+    if "schema" in topic.protection.lacks:
+        raise Misuse(
+            f"the schema of topic {topic.name!r} cannot change: {topic.protection.lacks['schema']}",
+            hint="make a new topic for the new schema",
+        )
+    check_evolution(topic.schema, schema)
+    if len(topic.earlier_schemas) + 1 >= MAX_VERSIONS:
+        raise Misuse(f"topic {topic.name!r} has had {MAX_VERSIONS} versions of its schema, and cannot have more")
+    return replace(topic, schema=schema, earlier_schemas=(*topic.earlier_schemas, topic.schema))
+
+
+def delete_topic(draft: Draft, change: DeleteTopic) -> None:
+    tables = draft.tables(change.topic)
+    owners, ended = draft.owners.write(), draft.ended.write()
+    for id, each in tables.subscriptions.read.items():
+        owners[id], ended[id] = None, each.subscriber
+    began_us = tables.topic.epoch_starts[max(tables.topic.chained_since, FIRST_EPOCH) - FIRST_EPOCH]
+    draft.deleted.write()[change.topic] = DeletedTopic(tables.topic.id, draft.version + 1, began_us)
+    draft.open.pop(change.topic)
+    draft.topics.write().pop(change.topic, None)
 
 
 def rotate_topic(draft: Draft, change: RotateTopic) -> None:
@@ -125,6 +164,18 @@ def rotate_topic(draft: Draft, change: RotateTopic) -> None:
     if change.chained and not rotated.chained_since:
         rotated = replace(rotated, chained_since=change.epoch)
     tables.topic = rotated
+
+
+def forget_epochs(draft: Draft, change: ForgetEpochs) -> None:
+    tables = draft.tables(change.topic)
+    topic = tables.topic
+    if not topic.forgotten_before < change.before <= topic.epoch:
+        raise Misuse(
+            f"topic {topic.name!r} is in epoch {topic.epoch} and has forgotten those before {topic.forgotten_before}: "
+            f"those before {change.before} cannot be forgotten",
+            hint="begin a new epoch first: sealcast topic rotate",
+        )
+    tables.topic = replace(topic, forgotten_before=change.before)
 
 
 def publish_topic_key(draft: Draft, change: PublishTopicKey) -> None:
