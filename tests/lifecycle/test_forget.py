@@ -178,8 +178,14 @@ def test_one_publishers_events_are_taken_out_exactly(tmp_path: Path, deliver: De
     assert sorted(read(realm, from_=0)) == [b"x", b"y", b"z"], "the others' stay"
     rest = read(realm, "bob")
     assert sorted([*(each for each in first if each in b"xyz"), *rest]) == [b"x", b"y", b"z"], "each once"
+    with Subscriber(realm, TOPIC, "bob") as bob:
+        got = list(bob)
+        assert [event.payload for event in got] == rest and not bob.dropped.repeated, "by nobody's fault"
+        bob.ack()
+    later = forget(realm, Wanted(TOPIC, until_us=1))  # of a time when there was nothing
+    assert later.over and later.deliveries == 0 and sorted(read(realm, from_=0)) == [b"x", b"y", b"z"]
     deliver(realm, "nyse", b"d")
-    assert read(realm, "bob")[-1] == b"d" and sealcast("check", "--realm", realm.paths.root).code == 0
+    assert read(realm, "bob") == [b"d"] and sealcast("check", "--realm", realm.paths.root).code == 0
 
 
 def test_a_span_of_time_is_rounded_to_batches(tmp_path: Path, deliver: Deliver) -> None:

@@ -298,7 +298,7 @@ class Subscriber(Closing, Unpicklable):
                     return taken
                 some = found.cut(done, part.reach(done, max_events - events, BYTES_PER_POLL))
                 opened, passed, error = self._opened(some, stops=self._unopenable is None and not self._buries)
-                opened = self._new_ones(opened, part.late)
+                opened = self._new_ones(opened, part.late, again=part.again)
                 self._passed(some, passed)
                 if len(opened):
                     taken.append(opened)
@@ -363,9 +363,9 @@ class Subscriber(Closing, Unpicklable):
             if self._unopenable is not None:
                 self._unopenable(part.piece.position(part.events[row]), error)
 
-    def _new_ones(self, opened: OpenedBatch, late: bool) -> OpenedBatch:
-        """Those that were not handed out before. What comes late, for a new filter, may be older than anybody
-        remembers: then its broker's word counts."""
+    def _new_ones(self, opened: OpenedBatch, late: bool, *, again: bool) -> OpenedBatch:
+        """Those that were not handed out before; `again` says that some may have been, by nobody's fault. What comes
+        late, for a new filter, may be older than anybody remembers: then its broker's word counts."""
         admitted = list[bool]()
         for first, numbers in opened.frames():
             if self._group is not None:
@@ -375,7 +375,7 @@ class Subscriber(Closing, Unpicklable):
                 self._new.add_all(first, numbers if all(fresh) else list(compress(numbers, fresh)))
             admitted += fresh
         repeated = admitted.count(False)
-        self.dropped.repeated += repeated
+        self.dropped.repeated += 0 if again else repeated
         return opened.take(np.flatnonzero(admitted)) if repeated else opened
 
 

@@ -168,6 +168,8 @@ class Part(Generic[P]):
     #: Which of the recipient's deliveries in the piece each is.
     ranks: Sequence[int]
     late: bool = False
+    #: Other events were taken out of its record: the ranks of these have changed, and some may come again.
+    again: bool = False
 
     def __len__(self) -> int:
         return len(self.events)
@@ -270,12 +272,10 @@ class Mailbox(Generic[P]):
                     continue
                 events, handles = self.recipient.rows(piece)
                 skip = min(at.rank, len(events)) if (index, number) == (at.entry, at.piece) else 0
-                if committed.resealed is not None and committed.resealed.removal is not None:
-                    # Ranks are others where events were taken out. Who keeps an account drops what it had before.
-                    skip = 0
                 late = number < committed.entry.late
                 every = range(len(events))
-                part = Part(index, number, committed.time_us, piece, events, handles, every, late)
+                again = committed.resealed is not None and committed.resealed.removal is not None
+                part = Part(index, number, committed.time_us, piece, events, handles, every, late, again)
                 if skip < len(part):
                     yield part.cut(skip, len(part))
 
@@ -316,6 +316,17 @@ class Mailbox(Generic[P]):
             )
         if self.tag_before(cursor) != tag:
             raise Corrupt(f"{where}: the ledger is not the one that this cursor was saved with")
+
+    def resume(self) -> Cursor:
+        """Where to read on from the durable cursor. Where some events were taken out of the record that it stands in,
+        that is the record's beginning: ranks are others there. Who keeps an account drops what comes again."""
+        cursor = self.cursor()
+        if cursor.entry < self.reader.end():
+            found = self.reader.record(cursor.entry)
+            changed = found.resealed is not None and found.resealed.removal is not None
+            if changed and any(ref.events for ref in found.entry.pieces):
+                return Cursor(cursor.entry)
+        return cursor
 
     def acknowledge(self, delivery: Delivery[P]) -> bool:
         """Durably: this delivery and all before it are done with. False when they were already: it never goes back."""

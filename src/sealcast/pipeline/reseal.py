@@ -126,8 +126,8 @@ def wanted(
     for committed in topic.ledger.entries():
         if _epoch_of(committed, rotations) >= (about.epoch if epoch is None else epoch):
             continue
-        if committed.resealed is not None and committed.resealed.removal is not None:
-            continue  # there is nothing left in it
+        if not any(ref.events for ref in committed.entry.pieces):
+            continue  # there is nothing in it, or nothing left
         for number, ref in enumerate(committed.entry.pieces):
             here = Cursor(committed.index, number)
             # All after the first: keys that came with one piece are used in later ones, and it will be gone.
@@ -346,7 +346,8 @@ def _commit(topic: FramesStep, want: Resealing, record: int, made: Mapping[int, 
         gone = Counter(dict(known.resealed.withdrawn) if known.resealed is not None else {})
         for each in made.values():
             gone.update(each.withdrawn)
-        removal = Removal.FORGOTTEN if want.without else None
+        before = None if known.resealed is None else known.resealed.removal
+        removal = Removal.FORGOTTEN if want.without else before
         note = Resealed(
             record,
             known.tag,

@@ -267,7 +267,7 @@ class Stays(Closing, Generic[P]):
         first = Cursor(stay.first)
         if not again and self._is_done_with(stay):
             return self._end(stay)
-        return first if again else max(self.mailbox(stay.broker).cursor(), first)
+        return first if again else max(self.mailbox(stay.broker).resume(), first)
 
     def _walk(self, places: Place) -> Iterator[FoundPart[P]]:
         stays = self._readable()

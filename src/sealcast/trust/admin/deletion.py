@@ -107,12 +107,12 @@ def remove_deleted(realm: Handle) -> dict[str, RemovedFiles]:
 
 
 def refuse_carried(state: RealmState, topic: str | None = None) -> None:
-    """Misuse where frames of a topic, or of any, are on a carrier: what lies there is not here to be removed or copied."""
+    """Misuse where frames of a topic, or of any, are on a carrier: what lies there cannot be removed or copied here."""
     for name, broker in state.carried:
         if topic in (None, name):
             raise Misuse(
-                f"frames of topic {name!r} at broker {broker!r} are kept by a carrier, and not in the realm's directory",
-                hint=f"bring them back first: sealcast topic move {name} --to files --yes",
+                f"frames of topic {name!r} at broker {broker!r} are on a carrier, and not in the realm's directory",
+                hint="keep and remove what lies there by the carrier's own means (sealcast carrier list)",
             )
 
 
