@@ -250,7 +250,7 @@ def test_a_moment_that_passes_is_taken_again(tmp_path: Path, monkeypatch: pytest
     lost = [1, 1]
     opened = making._opened
 
-    def gone(part: moment.Part) -> object:
+    def gone(part: moment.BackupPart) -> object:
         if part.name.endswith(".piece") and lost:
             lost.pop()
             raise moment.MomentPassed("gone")

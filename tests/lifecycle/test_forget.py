@@ -14,7 +14,7 @@ import pytest
 from sealcast import Event, Publisher, Realm, Subscriber
 from sealcast.errors import Locked, Misuse, NotFound, Rejected
 from sealcast.lab import forgetting
-from sealcast.lab.forgetting import Wanted, forget, preview
+from sealcast.lab.forgetting import Forgotten, forget, preview
 from sealcast.lab.theft.loot import steal
 from sealcast.lab.theft.tries import Tries
 from sealcast.log.ledger import Ledger
@@ -98,7 +98,7 @@ def test_all_keys_that_were_ever_on_disk_open_nothing(tmp_path: Path, deliver: D
     deliver(realm, "lse", b"c")
     shutil.copytree(root, before)
     assert opened(Realm(before), *WHOEVER) > 0
-    done = forget(realm, Wanted(TOPIC))
+    done = forget(realm, Forgotten(TOPIC))
     assert done.over and done.attack.keys() == set(WHOEVER) and (done.batches, done.deliveries) == (2, 6)
     # The disk as it is now, with every key file from before and with those of now.
     assert opened(combined(root, before, tmp_path / "old keys"), *WHOEVER) == opened(realm, *WHOEVER) == 0
@@ -118,7 +118,7 @@ def test_keys_of_now_open_nothing_of_a_copy_from_before(tmp_path: Path, deliver:
     root, before = realm.paths.root, tmp_path / "before"
     deliver(realm, "nyse", b"a", b"b")
     shutil.copytree(root, before)
-    done = forget(realm, Wanted(TOPIC))
+    done = forget(realm, Forgotten(TOPIC))
     assert done.left.brokers == () and done.left.center_until_us is not None
     copy = combined(before, root, tmp_path / "copy")
     assert opened(copy, "broker") == 0
@@ -139,7 +139,7 @@ def test_a_broker_that_keeps_its_keys_opens_a_copy(tmp_path: Path, deliver: Deli
     before = tmp_path / "before"
     deliver(realm, "nyse", b"a", b"b")
     shutil.copytree(realm.paths.root, before)
-    done = forget(realm, Wanted(TOPIC))
+    done = forget(realm, Forgotten(TOPIC))
     assert done.over and done.left.brokers == ("broker",)
     assert opened(combined(before, realm.paths.root, tmp_path / "copy"), "broker") > 0
 
@@ -155,7 +155,7 @@ def test_the_attack_finds_what_was_left_out(
     monkeypatch.setattr(forgetting, skipped, left_out[skipped])
     if skipped == "withdraw":
         monkeypatch.setattr(forgetting.reseal, "run", lambda *a: forgetting.reseal.Done(TOPIC, 2))
-    assert not forget(realm, Wanted(TOPIC)).over
+    assert not forget(realm, Forgotten(TOPIC)).over
 
 
 # --- one publisher, one span of time ----------------------------------------------------------------------------
@@ -172,8 +172,8 @@ def test_one_publishers_events_are_taken_out_exactly(tmp_path: Path, deliver: De
     with Subscriber(realm, TOPIC, "bob") as bob:
         first = [event.payload for event in bob.poll(3)]
         bob.ack()
-    planned = preview(realm, Wanted(TOPIC, "nyse"))
-    done = forget(realm, Wanted(TOPIC, "nyse"))
+    planned = preview(realm, Forgotten(TOPIC, "nyse"))
+    done = forget(realm, Forgotten(TOPIC, "nyse"))
     assert planned.deliveries == done.deliveries == 6 and done.over and done.kept == 0
     assert sorted(read(realm, from_=0)) == [b"x", b"y", b"z"], "the others' stay"
     rest = read(realm, "bob")
@@ -182,7 +182,7 @@ def test_one_publishers_events_are_taken_out_exactly(tmp_path: Path, deliver: De
         got = list(bob)
         assert [event.payload for event in got] == rest and not bob.dropped.repeated, "by nobody's fault"
         bob.ack()
-    later = forget(realm, Wanted(TOPIC, until_us=1))  # of a time when there was nothing
+    later = forget(realm, Forgotten(TOPIC, until_us=1))  # of a time when there was nothing
     assert later.over and later.deliveries == 0 and sorted(read(realm, from_=0)) == [b"x", b"y", b"z"]
     deliver(realm, "nyse", b"d")
     assert read(realm, "bob") == [b"d"] and sealcast("check", "--realm", realm.paths.root).code == 0
@@ -193,7 +193,7 @@ def test_a_span_of_time_is_rounded_to_batches(tmp_path: Path, deliver: Deliver) 
     now = realm.clock()
     for day in range(4):
         deliver(realm, "nyse", b"%d" % day, days=day / 10)
-    span = Wanted(TOPIC, from_us=now + DAY_US // 20, until_us=now + DAY_US // 4)
+    span = Forgotten(TOPIC, from_us=now + DAY_US // 20, until_us=now + DAY_US // 4)
     before = {name: steal(realm, name, tokens=False) for name in WHOEVER}
     done = forget(realm, span)
     assert done.over and (done.batches, done.deliveries) == (2, 4)
@@ -205,8 +205,8 @@ def test_a_span_of_time_is_rounded_to_batches(tmp_path: Path, deliver: Deliver) 
 def test_twice_is_once_and_a_recording_is_forgotten_too(tmp_path: Path, deliver: Deliver) -> None:
     realm = a_realm(tmp_path, frames_kept_s=FOR_EVER_S)
     deliver(realm, "nyse", b"a")
-    assert forget(realm, Wanted(TOPIC)).deliveries == 2
-    again = forget(realm, Wanted(TOPIC))
+    assert forget(realm, Forgotten(TOPIC)).deliveries == 2
+    again = forget(realm, Forgotten(TOPIC))
     assert again.over and again.deliveries == 0 and again.epoch == 3
 
 
@@ -218,7 +218,7 @@ def test_where_it_cannot_be_it_is_refused(tmp_path: Path, protection: str) -> No
     realm = Realm.create(tmp_path / "realm")
     realm.create_topic(TOPIC, SCHEMA, protection=protection)
     with pytest.raises(Misuse, match="no broker can seal them again"):
-        forget(realm, Wanted(TOPIC))
+        forget(realm, Forgotten(TOPIC))
 
 
 def test_what_waits_would_be_lost(tmp_path: Path, deliver: Deliver) -> None:
@@ -227,14 +227,14 @@ def test_what_waits_would_be_lost(tmp_path: Path, deliver: Deliver) -> None:
     with Publisher(realm, TOPIC, "nyse") as writing:
         writing.publish([Event({"price": 1}, b"b")])
     with pytest.raises(Rejected, match="1 frames of topic"):
-        forget(realm, Wanted(TOPIC))
+        forget(realm, Forgotten(TOPIC))
     pumping.pump(realm, TOPIC)
     ledger = Ledger(realm.paths.topic(TOPIC).ledger, realm.broker().journal_key(realm.state().topic(TOPIC).id))
     with ledger.exclusive(), pytest.raises(Locked):
-        forget(realm, Wanted(TOPIC))
+        forget(realm, Forgotten(TOPIC))
     ledger.close()
     with pytest.raises(NotFound):
-        forget(realm, Wanted(TOPIC, "nobody"))
+        forget(realm, Forgotten(TOPIC, "nobody"))
     assert read(realm, from_=0) == [b"a", b"b"]
 
 
@@ -264,7 +264,7 @@ def test_a_frame_of_a_forgotten_epoch_is_refused_by_name(tmp_path: Path, deliver
     log = realm.paths.topic(TOPIC).frames_root
     shutil.copytree(log, tmp_path / "frames")
     pumping.pump(realm, TOPIC)
-    forget(realm, Wanted(TOPIC))
+    forget(realm, Forgotten(TOPIC))
     with realm.frames(TOPIC) as frames:
         from sealcast.log.embedded import EmbeddedLog
 

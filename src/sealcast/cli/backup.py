@@ -15,7 +15,7 @@ app = talk.Commands()
 restore_app = talk.Commands(shared=talk.JSON_ONLY)
 
 
-class By(StrEnum):
+class LockedBy(StrEnum):
     """What a backup can be locked by, where it is not sealed to a key for backups."""
 
     PASSPHRASE = "passphrase"
@@ -28,7 +28,7 @@ def backup(
     to: Annotated[
         Path | None, typer.Option(metavar="FILE.pub", help="Seal it to this public key [default: your unlock key].")
     ] = None,
-    by: Annotated[By | None, typer.Option(help="Lock it with a passphrase, or with your unlock key.")] = None,
+    by: Annotated[LockedBy | None, typer.Option(help="Lock it with a passphrase, or with your unlock key.")] = None,
     new_key: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Make a pair of keys for backups: FILE and FILE.pub.")
     ] = None,

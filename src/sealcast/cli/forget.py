@@ -43,12 +43,12 @@ def forget(
 
     Stop the pipeline first, and let it take what waits (`sealcast run --once`).
     """
-    from sealcast.lab.forgetting import Wanted, preview
+    from sealcast.lab.forgetting import Forgotten, preview
     from sealcast.lab.forgetting import forget as do_forget
 
     here = talk.open_realm()
     from_us = 0 if start is None else microseconds(start, "--from")
-    wanted = Wanted(topic, publisher, from_us, None if until is None else microseconds(until, "--until"))
+    wanted = Forgotten(topic, publisher, from_us, None if until is None else microseconds(until, "--until"))
     if dry_run or not yes:
         planned = preview(here, wanted)
         if dry_run:

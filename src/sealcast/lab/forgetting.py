@@ -44,7 +44,7 @@ from sealcast.wire import sealed
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Forgotten:
     """What is to be forgotten of a topic: all of it, one publisher's events, or those committed in a span of time."""
 
     topic: str
@@ -65,7 +65,7 @@ class Wanted:
 class Forgetting:
     """What was forgotten, or would be."""
 
-    wanted: Wanted
+    wanted: Forgotten
     #: Batches and deliveries that are forgotten; of a publisher, its deliveries in these batches.
     batches: int = 0
     deliveries: int = 0
@@ -86,7 +86,7 @@ class Forgetting:
         return not self.kept and not any(each.opened or each.frames or each.queued for each in self.attack.values())
 
 
-def preview(realm: Realm, wanted: Wanted) -> Forgetting:
+def preview(realm: Realm, wanted: Forgotten) -> Forgetting:
     """What `forget` would do, without doing any of it."""
     about = _check(realm, wanted)
     found = Forgetting(wanted, epoch=about.epoch + 1, left=lasting(realm, realm.state(), wanted.topic))
@@ -100,7 +100,7 @@ def preview(realm: Realm, wanted: Wanted) -> Forgetting:
     return found
 
 
-def forget(realm: Realm, wanted: Wanted) -> Forgetting:
+def forget(realm: Realm, wanted: Forgotten) -> Forgetting:
     """Does all of it. Killed at any moment, it is finished by doing it again: what was removed stays so."""
     found = preview(realm, wanted)
     name = wanted.topic
@@ -120,7 +120,7 @@ def forget(realm: Realm, wanted: Wanted) -> Forgetting:
 # --- what is to be done -----------------------------------------------------------------------------------
 
 
-def _check(realm: Realm, wanted: Wanted) -> Topic:
+def _check(realm: Realm, wanted: Forgotten) -> Topic:
     state = realm.state()
     about = state.topic(wanted.topic)
     refuse_carried(state, wanted.topic)
@@ -174,7 +174,7 @@ def _steps(realm: Realm, topic: str) -> Iterator[FramesStep]:
             yield FramesStep.of(StepName(str(realm.paths.root), topic, broker))
 
 
-def _records(step: FramesStep, wanted: Wanted) -> list[int]:
+def _records(step: FramesStep, wanted: Forgotten) -> list[int]:
     return [each.index for each in step.ledger.entries() if wanted.includes(each.entry.end.time_us)]
 
 
@@ -197,7 +197,7 @@ def _of_publisher(piece: sealed.SealedPiece, publisher: str) -> int:
 # --- doing it ---------------------------------------------------------------------------------------------
 
 
-def _take_out(step: FramesStep, wanted: Wanted, found: Forgetting) -> None:
+def _take_out(step: FramesStep, wanted: Forgotten, found: Forgetting) -> None:
     """Removes what is forgotten at one broker, and seals again what stays."""
     records = _records(step, wanted)
     if wanted.publisher:

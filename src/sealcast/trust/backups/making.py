@@ -17,7 +17,7 @@ from sealcast.log import files, whole
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.whole import WholeFiles
 from sealcast.trust.backups.envelope import BackupHead, BackupReader, BackupWriter
-from sealcast.trust.backups.moment import Moment, MomentPassed, Part, scratch
+from sealcast.trust.backups.moment import BackupMoment, BackupPart, MomentPassed, scratch
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.layout import Layout, read_mark
 from sealcast.trust.realm.state import RealmState
@@ -69,7 +69,7 @@ def _write(realm: OpenRealm, to: Path, public: bytes | None, by: str | None) -> 
     partial = to.with_name(f".{to.name}.partial")
     try:
         with scratch(realm.paths.root) as copies:
-            parts = Moment(realm.paths.root, Path(copies)).take()
+            parts = BackupMoment(realm.paths.root, Path(copies)).take()
             with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, files.FILE_MODE), "wb") as file:
                 version = realm.registry.version()
                 made = BackupWriter(file, realm.name, realm.id, realm.clock(), version, public, by)
@@ -83,7 +83,7 @@ def _write(realm: OpenRealm, to: Path, public: bytes | None, by: str | None) -> 
     return Backup(to, made.head, len(parts), size)
 
 
-def _pack(parts: list[Part], into: BackupWriter) -> int:
+def _pack(parts: list[BackupPart], into: BackupWriter) -> int:
     """All files, and then a list of them with their digests; how many bytes they have."""
     lines, total = list[str](), 0
     with tarfile.open(fileobj=cast(IO[bytes], into), mode="w|", format=tarfile.PAX_FORMAT) as packed:
@@ -103,7 +103,7 @@ def _pack(parts: list[Part], into: BackupWriter) -> int:
     return total
 
 
-def _opened(part: Part) -> IO[bytes]:
+def _opened(part: BackupPart) -> IO[bytes]:
     try:
         return part.path.open("rb")
     except FileNotFoundError:

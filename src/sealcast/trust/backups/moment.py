@@ -39,7 +39,7 @@ _SCRATCH: Final = ".backup-"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BackupPart:
     """A file of a backup: where it is put, where it is read from, and how much of it."""
 
     name: str
@@ -52,15 +52,15 @@ class MomentPassed(Unavailable):
     """Something that belongs to the moment is gone: take another."""
 
 
-class Moment:
+class BackupMoment:
     """One moment of the realm in a directory."""
 
     def __init__(self, root: Path, scratch: Path) -> None:
         """Copies of databases are put into `scratch`."""
         self._root, self._scratch = root, scratch
-        self.parts: list[Part] = []
+        self.parts: list[BackupPart] = []
 
-    def take(self) -> list[Part]:
+    def take(self) -> list[BackupPart]:
         """Fixes the moment: what is to be copied, in any order."""
         plain = [path for path in _files(self._root) if path.suffix != _SQLITE]
         logs = sorted({path.parent for path in plain if path.suffix in _SEGMENTS or path.name == FRONTIER})
@@ -87,7 +87,7 @@ class Moment:
         return path.relative_to(self._root).as_posix()
 
     def _add(self, path: Path, size: int | None = None) -> None:
-        self.parts.append(Part(self._name(path), path, size))
+        self.parts.append(BackupPart(self._name(path), path, size))
 
     def _copy(self, paths: list[Path]) -> None:
         """Small files that others replace: as they are now."""
@@ -97,7 +97,7 @@ class Moment:
                 kept.write_bytes(path.read_bytes())
             except FileNotFoundError:
                 continue  # replaced or removed while we looked: nobody relies on it
-            self.parts.append(Part(self._name(path), kept))
+            self.parts.append(BackupPart(self._name(path), kept))
 
     def _copy_database(self, path: Path) -> None:
         kept = self._scratch / str(len(self.parts))
@@ -109,7 +109,7 @@ class Moment:
             raise Corrupt(
                 f"{path} cannot be copied: {error}", hint="see what is wrong: sealcast registry show"
             ) from None
-        self.parts.append(Part(self._name(path), kept))
+        self.parts.append(BackupPart(self._name(path), kept))
 
     def _add_log(self, log: Path, mark: Mark | None) -> None:
         if mark is None:
