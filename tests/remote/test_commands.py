@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sealcast.control import asking, desk
+from sealcast.control import asking, correspondence, desk
 from sealcast.errors import Misuse, NotFound
 from sealcast.log.control_topics import ControlPlane
 from sealcast.transports.address import GatewayAddress, home_of
@@ -142,3 +142,14 @@ def test_who_lives_on_is_answered_after_its_topic_was_swept(
         else:
             with pytest.raises(NotFound, match="no such control topic"):
                 interests.add("price < 8")
+
+
+def test_a_question_keeps_its_topic_while_another_finds_out_where_it_goes(
+    world: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic for answers is replaced when it has taken many. Where a service is, is asked over the same topic."""
+    monkeypatch.setattr(asking, "_ENOUGH", 3)  # as many as two nodes and one service answer
+    monkeypatch.setattr(correspondence, "FOUND_FOR_S", 0.0)
+    with world.side.interests(world.client("xetra"), TOPIC, "xetra") as interests:
+        for price in range(1, 6):
+            interests.add(f"price < {price}")

@@ -66,6 +66,8 @@ class Asker(Closing):
         self._patience_s = patience_s
         self._answers: bytes | None = None
         self._heard, self._since = 0, 0.0
+        #: Questions under way: to find out where one goes, another may be asked.
+        self._asking = 0
 
     def ask(
         self,
@@ -81,6 +83,21 @@ class Asker(Closing):
         `where` is asked again before every further attempt: a service that moved is found where it is now.
         """
         answers = self._reply_topic()
+        self._asking += 1
+        try:
+            return self._ask(answers, where, kind, body, turn, attempts)
+        finally:
+            self._asking -= 1
+
+    def _ask(
+        self,
+        answers: bytes,
+        where: Callable[[], ServiceAddress],
+        kind: str,
+        body: bytes,
+        turn: Callable[[], object] | None,
+        attempts: int,
+    ) -> ProvenMessage:
         question = ControlMessage.request(kind, body, answers, self.clock())
         envelope, sealed_for, trouble = b"", None, "nobody answered"
         for attempt in range(attempts):
@@ -131,14 +148,16 @@ class Asker(Closing):
             self._plane.drop(topic)
 
     def _reply_topic(self) -> bytes:
-        if self._answers is not None and time.monotonic() - self._since > OLD_S:
+        if self._answers is not None and not self._asking and self._is_worn(self._answers):
             self.close()
         if self._answers is None or not self._plane.exists(self._answers):
             self._answers, self._heard, self._since = self._plane.create(reply=True), 0, time.monotonic()
-        elif self._plane.end(self._answers) > _ENOUGH:
-            self.close()
-            return self._reply_topic()
         return self._answers
+
+    def _is_worn(self, topic: bytes) -> bool:
+        """Whether another one should be taken. Never while an answer is awaited on it."""
+        old = time.monotonic() - self._since > OLD_S
+        return old or (self._plane.exists(topic) and self._plane.end(topic) > _ENOUGH)
 
     def _wait(self, turn: Callable[[], object] | None, attempt: int) -> None:
         if turn is not None:
