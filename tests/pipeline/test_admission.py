@@ -35,6 +35,7 @@ from sealcast.trust.realm.changes import Change, Right
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.templates import Template
 from sealcast.trust.tokens.token import mint
+from sealcast.wire.lifting import lifts
 from sealcast.wire.records import RecordCodec
 
 TOPIC = "quotes"
@@ -215,7 +216,8 @@ def test_without_the_check_the_attack_gets_past_it(
 def _other_keys(gate: Gate, patch: pytest.MonkeyPatch, reason: Reason) -> Gate:
     if reason is Reason.SCHEMA:
         foreign = Schema.from_json({"attributes": [{"name": "symbol", "type": "string"}]})
-        return replace(gate, topic=replace(gate.topic, schema=foreign), codec=RecordCodec(foreign))
+        topic = replace(gate.topic, schema=foreign)
+        return replace(gate, topic=topic, codec=RecordCodec(foreign), lifts=lifts(foreign, ()))
     patch.setattr(SealingKey, "open", lambda self, nonce, commitment, body, aad=None: body[:-16])
     patch.setattr(opening, "_messages", lambda body, count: ([b"\0" * 40] * count, b"\0" * 40 * count, 40))
     return gate

@@ -403,8 +403,8 @@ def test_a_registry_that_cannot_grow_changes_nothing(field: Field) -> None:
 
 
 def sqlite_handle(registry: Registry) -> sqlite3.Connection:
-    """Its own: limits are a connection's."""
-    handle = registry._store()._connection().connection.driver_connection
+    """Its own for writing: limits are a connection's."""
+    handle = registry._store().store._connection().connection.driver_connection
     assert isinstance(handle, sqlite3.Connection)
     return handle
 
