@@ -145,7 +145,7 @@ def test_a_record_that_is_repeated(world: Served, liar: Liar, monkeypatch: pytes
     # Without that check, what was handed out before is still recognised: the lie does no harm.
     trusts_every_record(monkeypatch)
     assert read_all(home) == EVERYTHING
-    monkeypatch.setattr(Subscriber, "_new_ones", lambda self, opened, late: opened)
+    monkeypatch.setattr(Subscriber, "_new_ones", lambda self, opened, late, *, again: opened)
     assert read_all(home) != EVERYTHING
 
 
@@ -226,7 +226,7 @@ def test_another_piece(world: Served, liar: Liar, monkeypatch: pytest.MonkeyPatc
         read_all(home)
     monkeypatch.setattr(PieceReader, "_load", lambda self, ref: self._parse(self.journal.piece(ref.name)))
     trusts_every_record(monkeypatch)
-    monkeypatch.setattr(Subscriber, "_new_ones", lambda self, opened, late: opened)
+    monkeypatch.setattr(Subscriber, "_new_ones", lambda self, opened, late, *, again: opened)
     assert read_all(home) == [b"at 1", b"at 2"] * len(PRICES)
 
 
