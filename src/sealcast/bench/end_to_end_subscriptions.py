@@ -116,7 +116,8 @@ class Loaded:
         self._step = MatchingStep.of(StepName(str(realm.paths.root), self._topic))
         self.load_s = _cpu(self._load)
         gc.collect()
-        self.bytes_each = (_resident() - before) / count
+        # A few subscriptions may fit into what the process had already: they take a page at least.
+        self.bytes_each = max(_resident() - before, os.sysconf("SC_PAGE_SIZE")) / count
         self.admitted = self._admitted()
 
     def _load(self) -> None:
