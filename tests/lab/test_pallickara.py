@@ -322,7 +322,7 @@ def test_spacing_is_preserved_up_to_a_tenth_of_the_mean_gap() -> None:
 
 def test_all_are_listed_and_their_rows_have_the_columns_of_the_first() -> None:
     listed = [name.removeprefix("pallickara/") for name in EXPERIMENTS if name.startswith("pallickara/")]
-    assert listed == ["registration", "token", "end-to-end", "discovery", "spacing", "revocation"]
+    assert listed == ["registration", "token", "end-to-end", "hosts", "discovery", "spacing", "revocation"]
     secured = [2.0] * 4
     reports = (
         token.report(runs(1, 2, 3)),
