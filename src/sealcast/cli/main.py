@@ -66,7 +66,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
     "Events": {
         "pub": Command("pub:app", "publish events from stdin, one JSON object per line"),
         "sub": Command("sub:app", "open the events that a subscriber gets, one JSON object per line"),
-        "group": Command("group:app", "show and remove groups of processes that share a subscriber's events"),
+        "group": Command("group:app", "show and remove groups that share a subscriber's events"),
         "dead-letters": Command("dead_letters:app", "list and replay events that a reader put aside"),
         "mqtt": Command("mqtt:app", "carry sealed topics over MQTT: bridge, broker, mosquitto"),
         "replay": Command("replay:app", "replay a span of the past for a reader, under its present rights"),
