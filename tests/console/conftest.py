@@ -39,8 +39,9 @@ def served(realm: Realm) -> Iterator[Served]:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Not longer than its module: while Playwright runs, no other test of the process can call `asyncio.run`."""
     from playwright.sync_api import sync_playwright
 
     if not Path(CHROMIUM).exists():
