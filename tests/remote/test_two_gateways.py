@@ -77,7 +77,7 @@ def test_clients_go_on_with_the_other_gateway_when_one_goes(world: Served, tmp_p
         with Publisher(nyse, TOPIC, "nyse") as publisher, Subscriber(ann, TOPIC, "ann", from_=0) as reader:
             publisher.publish(events(1, 2))
             world.pump()
-            assert [event.payload for event in reader] == [b"at 1", b"at 2"]
+            assert [event.payload for event in reader.poll(2, timeout=PATIENCE_S)] == [b"at 1", b"at 2"]
             world.stop_gateway()
             began = time.monotonic()
             assert len(publisher.publish(events(3, 4))) == 2 or publisher.flush() == 0
