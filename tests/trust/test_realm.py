@@ -94,7 +94,7 @@ REFUSED: list[tuple[Change, type[SealcastError], str]] = [
     (enrol("a\n"), Misuse, "is no entity name"),
     (enrol("é"), Misuse, "is no entity name"),
     (enrol("x" * 65), Misuse, "is no entity name"),
-    (EnrolEntity("carol", b"short", bytes(32)), Rejected, "both public keys have 32 bytes"),
+    (EnrolEntity("carol", b"short", bytes(32)), Rejected, "its keys have 32 bytes to sign, 32 or 1216 to receive by"),
     (RevokeEntity("alise"), NotFound, "there is no entity 'alise'"),
     (RevokeEntity("mallory"), Misuse, "was revoked before, at version 9"),
     (topic("quotes"), Misuse, "topic 'quotes' exists already"),
@@ -142,7 +142,7 @@ REFUSED: list[tuple[Change, type[SealcastError], str]] = [
     (HandFilterKey("orders", FILTER_KEY, "broker", bytes(80)), Rejected, "does not serve topic 'orders'"),
     (HandFilterKey("quotes", bytes(16), "broker", bytes(80)), Misuse, "not all zero"),
     (HandFilterKey("quotes", FILTER_KEY[1:], "broker", bytes(80)), Misuse, "an id of 16 bytes"),
-    (HandFilterKey("quotes", FILTER_KEY, "broker", bytes(79)), Misuse, "is sealed in 80 bytes"),
+    (HandFilterKey("quotes", FILTER_KEY, "broker", bytes(79)), Misuse, "is sealed in 80 or 1168 bytes"),
     (AddSubscription("a3", "quotes", "bob", SEALED_TEXT), Rejected, "'broker' was not handed the key of"),
     (AddSubscription("a3", "quotes", "bob", "sealed-text:QUJD"), FilterRejected, "does not begin as one"),
     (AddSubscription("a3", "quotes", "bob", SEALED_TEXT + "A" * 87_782), Rejected, "1 to 87782 characters"),
@@ -155,7 +155,7 @@ REFUSED: list[tuple[Change, type[SealcastError], str]] = [
     (PublishPairKey("quotes", 1, "mallory", b"x"), Rejected, "it gets no keys"),
     (PublishPairKey("quotes", 2, "alice", b"x"), Misuse, "is in epoch 1, not 2"),
     (PublishPairKey("quotes", 1, "alice", b""), Misuse, "a sealed pair key has 1 to"),
-    (PublishPairKey("quotes", 1, "alice", bytes(513)), Misuse, "not 513"),
+    (PublishPairKey("quotes", 1, "alice", bytes(1_601)), Misuse, "not 1601"),
 ]
 
 
