@@ -106,7 +106,7 @@ class SealingKey(Unpicklable):
         # The loop runs in C; a Python-level call per event would cost a third of the encryption itself.
         return list(map(self._aead.encrypt, ready, plaintexts, repeat(None)))
 
-    def open(self, nonce: bytes, commitment: bytes, ciphertext: bytes, aad: bytes | None = None) -> bytes:
+    def open(self, nonce: bytes, commitment: bytes, ciphertext: bytes | memoryview, aad: bytes | None = None) -> bytes:
         """The plaintext, or CannotOpen: another key, another position, or altered."""
         if not hmac.compare_digest(self.commitment, commitment):
             raise CannotOpen("this was sealed under another key")
@@ -151,7 +151,7 @@ class SealingKey(Unpicklable):
         except InvalidTag:
             raise CannotOpen("this was sealed under another key or at another position, or it was altered") from None
 
-    def unseal(self, nonce: bytes, sealed: bytes, aad: bytes | None = None) -> bytes:
+    def unseal(self, nonce: bytes, sealed: bytes | memoryview, aad: bytes | None = None) -> bytes:
         """What `seal` hid where no commitment travels beside it, because a lie surfaces in what it opens: keys."""
         if len(nonce) != NONCE_BYTES:
             raise Misuse(f"a nonce has {NONCE_BYTES} bytes, not {len(nonce)}")

@@ -51,6 +51,8 @@ _ONE: Final = _BODY + b"\x44"
 #: Of three with a predicate over readers behind the messages; of four with the context of a trace behind that.
 _WITH_READERS: Final = b"\x83"
 _WITH_TRACE: Final = b"\x84"
+#: How a body begins that has more than messages; `bare_body` takes the rest off.
+WITH_MORE: Final = frozenset({_WITH_READERS, _WITH_TRACE})
 _MAGIC_BYTES: Final = cbor.encode(MAGIC)
 _SMALLER: Final = "publish in smaller batches"
 
@@ -204,14 +206,20 @@ def parse_signed(signed: bytes) -> SignedHeader[Header]:
 
 
 class FrameBody(NamedTuple):
-    """An opened body: its messages in one piece, and how long each of them is."""
+    """An opened body: where its messages begin, one behind the other, and how long each of them is."""
 
-    joined: bytes
+    body: bytes
+    begin: int
     lengths: NDArray[np.int64]
 
+    @property
+    def joined(self) -> memoryview:
+        """All messages in one piece. It is not copied: a frame's messages are some hundred kilobytes."""
+        return memoryview(self.body)[self.begin :]
+
     def messages(self) -> list[bytes]:
-        joined, bounds = self.joined, np.cumsum(self.lengths).tolist()
-        return [joined[start:end] for start, end in zip([0, *bounds], bounds, strict=False)]
+        body, bounds = self.body, (np.cumsum(self.lengths) + self.begin).tolist()
+        return [body[start:end] for start, end in zip([self.begin, *bounds], bounds, strict=False)]
 
 
 class BareBody(NamedTuple):
@@ -226,7 +234,7 @@ class BareBody(NamedTuple):
 
 def bare_body(body: bytes) -> BareBody:
     """Takes off what stands behind the messages of an opened body."""
-    if body[:1] not in (_WITH_READERS, _WITH_TRACE):
+    if body[:1] not in WITH_MORE:
         return BareBody(body)
     match cbor.decode(body, max_bytes=limits.MAX_BODY_BYTES, max_depth=2, max_items=8, tags=frozenset({TAG_UINT32_LE})):
         case [_, _, str(readers)] if readers and len(readers.encode()) <= limits.MAX_READERS_BYTES:
@@ -262,7 +270,7 @@ def split_body(body: bytes, count: int) -> FrameBody:
     begin = at + len(joined)
     if body[at:begin] != joined or len(body) != begin + total:
         raise cbor.refused("the lengths of a body do not add up to its messages")
-    return FrameBody(body[begin:], lengths)
+    return FrameBody(body, begin, lengths)
 
 
 def only_message(body: bytes) -> bytes:
