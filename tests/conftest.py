@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 settings.register_profile("sealcast", deadline=None, derandomize=True)
 settings.load_profile("sealcast")
 
+gc.disable()  # until the tests are collected: `pytest_collection_finish`
 
 #: Files of few tests and many minutes. Some processes share the tests, a file at a time: what is long begins first.
 #: Before them, MQTT: Paho waits with select(), which knows 1,024 files, and a process that has run everything else has
@@ -152,9 +153,11 @@ def _fixtures(item: pytest.Item) -> Sequence[str]:
 
 def pytest_collection_finish() -> None:
     """What was imported and collected stays until the end, so the garbage collector need not look at it again: that
-    takes a fifth of a second each time, and `closed_steps` alone collects after every file."""
+    takes a fifth of a second each time, and `closed_steps` alone collects after every file. For the same reason it is
+    off until here: looking again and again at tests that stay took a third of the time that collecting them takes."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
