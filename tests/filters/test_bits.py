@@ -30,6 +30,11 @@ def test_pairs_and_pack_are_inverse_and_agree_with_sets(rows: list[frozenset[int
     assert bits.count(words).tolist() == [len(s) for s in rows]
 
 
+@given(st.integers(0, 2**64 - 1))
+def test_the_bits_of_one_word_are_those_of_its_binary_digits(word: int) -> None:
+    assert list(bits.bits_in(word)) == [at for at, digit in enumerate(reversed(f"{word:b}")) if digit == "1"]
+
+
 @given(groups)
 @settings(deadline=None)
 def test_unique_rows_keep_first_appearance(rows: list[frozenset[int]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from sealcast.errors import Misuse
 from sealcast.filters.evaluate import evaluate
-from sealcast.filters.index import ChangedIndex, Index, blocks, dense, grid, plan, postings, tables
+from sealcast.filters.index import ChangedIndex, Index, blocks, boxes, dense, grid, plan, postings, tables
 from sealcast.filters.index.boxes import Side
 from sealcast.filters.index.changed import NEW
 from sealcast.filters.index.normal import normalise
@@ -93,6 +94,29 @@ def test_one_event_at_a_time_matches_as_it_does_among_others(chosen: str, seed: 
         assert not alone.any() and np.array_equal(found, subscriptions[events == row])
 
 
+@pytest.mark.parametrize("handful", [0, 6])
+@pytest.mark.parametrize("whole_words", [0, 4_096])
+@pytest.mark.parametrize("chosen", ["blocks", "own blocks", "lists"])
+def test_one_event_has_a_shorter_way_that_ends_at_the_same(chosen: str, whole_words: int, handful: int) -> None:
+    """Every way of it is taken: few boxes and many, short rows and long ones. Filters are those that it is for."""
+    found = 0
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(blocks, "_WHOLE_WORDS", whole_words)
+        patched.setattr(boxes, "_HANDFUL", handful)
+        for seed in range(3):
+            world = only_plain(Maker(seed).world(conditions=90, events=20))
+            index = built(chosen, list(world.conditions), world.schema)
+            assert index._plain and not one_by_one(index, world).size and not differences(index, world).size
+            found += int(world.expected().sum())
+    assert found > 200
+
+
+def only_plain(world: World) -> World:
+    """Of its filters, those that are bounds and nothing else."""
+    plain = [c for c in world.conditions if built("blocks", [c], world.schema)._plain]
+    return replace(world, conditions=plain)
+
+
 # --- would the tests notice? --------------------------------------------------------------------
 
 
@@ -143,9 +167,15 @@ def _bounds_left_out(self: Side, boxes: Any, place: Any, real: Any = Side.holds_
     return real(self, boxes, place) & (self.low.take(boxes) != place)
 
 
+def _bound_left_out(self: Side, box: int, place: Any, real: Any = Side.holds_pair) -> Any:
+    return real(self, box, place) and self.low[box] != place
+
+
 MUTATIONS_OF_ONE: dict[str, tuple[type, str, Callable[..., Any]]] = {
     "low bound left out": (Side, "holds_one", _bounds_left_out),
+    "low bound left out, of a handful": (Side, "holds_pair", _bound_left_out),
     "NULL taken for nothing": (Side, "holds_one", lambda self, boxes, place: np.zeros(boxes.size, np.bool_)),
+    "NULL taken for nothing, of a handful": (Side, "holds_pair", lambda self, box, place: False),
     "an event one bucket off": (
         grid.BoxGrid,
         "bucket_of",

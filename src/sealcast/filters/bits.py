@@ -6,6 +6,8 @@ anyway, unpacks them into pairs. Nothing here loops over rows in Python.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -53,6 +55,14 @@ def set_bits(words: Words, base: Indices, label: Indices) -> tuple[Indices, Indi
 def set_places(words: Words) -> Indices:
     """The number of every set bit, counted through all words: `set_bits` of a handful of words."""
     return np.unpackbits(np.ascontiguousarray(words, "<u8").view(np.uint8).reshape(-1), bitorder="little").nonzero()[0]
+
+
+def bits_in(word: int) -> Iterator[int]:
+    """The numbers of the set bits of one word, ascending."""
+    while word:
+        lowest = word & -word
+        yield lowest.bit_length() - 1
+        word ^= lowest
 
 
 def bit_of(positions: Indices) -> Words:

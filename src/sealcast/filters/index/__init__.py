@@ -1,6 +1,7 @@
 """Many subscriptions against many events at once.
 
 core      the way through: `Index.build`, `match`, `pairs`
+building  which box goes where when an index is built
 plan      what is found how: lists, blocks or dense words
 changed   a changed table without building everything again
 fan       from boxes to subscriptions

@@ -15,14 +15,16 @@ from typing import Final
 
 import numpy as np
 
-from sealcast.filters.bits import Words, set_bits, set_places, words_for
+from sealcast.filters.bits import Words, bits_in, set_bits, set_places, words_for
 from sealcast.filters.index.boxes import Ids, Side, holding, holding_one
 from sealcast.filters.index.tables import Table
-from sealcast.filters.vector.axes import Axis, Places
+from sealcast.filters.vector.axes import Axis, Place, Places
 
 #: Events that are at work at a time, and (event, block) pairs they may make at worst.
 _CHUNK_EVENTS: Final = 2_048
 _CHUNK_PAIRS: Final = 1 << 20
+#: Words of a table's row that are ANDed whole for one event: up to here, finding the blocks near it takes longer.
+_WHOLE_WORDS: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Blocks:
     def match(self, places: Sequence[Places], labels: Ids) -> Iterator[tuple[Ids, Ids]]:
         """(position, label of the event) of every pair that holds, part by part; no pair twice."""
         if labels.size == 1:
-            found = self._of_one([p.only for p in places])
+            found = self.of_one([p.only for p in places])
             yield found, labels.repeat(found.size)
             return
         blocks = next(iter(self.coarse.values())).shape[1] * 64
@@ -64,21 +66,30 @@ class Blocks:
             stop = min(start + step, labels.size)
             yield from self._chunk([p.slice(start, stop) for p in places], labels[start:stop])
 
-    def _of_one(self, places: Sequence[int | float | None]) -> Ids:
-        """`_chunk` for one event, which needs no labels: each array that it makes costs more than what is in it."""
-        rows = {a: table.row(places[a]) for a, table in self.tables.items()}
-        blocks = set_places(reduce(and_, [coarse[rows[a]] for a, coarse in self.coarse.items()]))
-        both = reduce(and_, [table.words[rows[a]].take(blocks, axis=0) for a, table in self.tables.items()])
-        width = both.shape[1] // 2
-        surely = both[:, width:]
-        first: Ids = blocks * (64 * width) - np.arange(0, blocks.size * 64 * width, 64 * width)
+    def of_one(self, places: Sequence[Place]) -> Ids:
+        """The positions that hold one event.
 
-        def positions(words: Words) -> Ids:
-            bits = set_places(words)
-            bits += first.take(bits // (64 * width))
-            return bits
-
-        return np.concatenate((positions(surely), holding_one(self.sides, positions(both[:, :width] ^ surely), places)))
+        This is `_chunk` without labels. Calling numpy costs more here than what it computes, so this calls it as seldom
+        as can be: short rows are ANDed whole, and the few bits that are open are settled one by one.
+        """
+        here = [(a, table, table.row(places[a])) for a, table in self.tables.items()]
+        if here[0][1].words[0].size <= _WHOLE_WORDS:
+            both, blocks = reduce(and_, [table.words[row] for _, table, row in here]), None
+        else:
+            blocks = set_places(reduce(and_, [self.coarse[a][row] for a, _, row in here]))
+            both = reduce(and_, [table.words[row].take(blocks, axis=0) for _, table, row in here])
+        near, first = _filled(both, blocks)
+        surely = np.ascontiguousarray(near[:, 1])
+        found = set_places(surely)
+        found += (first - np.arange(0, 64 * first.size, 64)).take(found >> 6)
+        undecided = [
+            start + bit
+            for start, word in zip(first.tolist(), (near[:, 0] ^ surely).tolist(), strict=True)
+            if word
+            for bit in bits_in(word)
+        ]
+        held = holding_one(self.sides, undecided, places) if undecided else undecided
+        return np.concatenate((found, held)) if held else found
 
     def _chunk(self, places: Sequence[Places], labels: Ids) -> Iterator[tuple[Ids, Ids]]:
         rows = {a: table.rows(places[a]) for a, table in self.tables.items()}
@@ -105,6 +116,19 @@ class Blocks:
         positions, events = set_bits(rest.take(unsettled, axis=0), blocks.take(unsettled), events.take(unsettled))
         positions, events = holding(self.sides, positions, events, places)
         yield positions, labels.take(events)
+
+
+def _filled(both: Words, blocks: Ids | None) -> tuple[Words, Ids]:
+    """Of every word with a bit: what may be and what is sure, side by side, and the position of its first bit.
+
+    `both` has the blocks with these numbers; those from zero on if there are none."""
+    width = both.shape[1] // 2
+    if width == 1:
+        block = both[:, 0].nonzero()[0]
+        return both.take(block, axis=0), (block if blocks is None else blocks.take(block)) * 64
+    block, word = both[:, :width].nonzero()
+    first = ((block if blocks is None else blocks.take(block)) * width + word) * 64
+    return both.reshape(-1, 2, width)[block, :, word], first
 
 
 def _any(maybe: Words) -> Words:

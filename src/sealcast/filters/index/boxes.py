@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sealcast.filters.vector.axes import Axis, Bools, Numbers, Places
+from sealcast.filters.vector.axes import Axis, Bools, Numbers, Place, Places
 
 Ids = NDArray[np.int64]
+
+#: Boxes that are compared one by one.
+_HANDFUL: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +40,17 @@ class Side:
             return inside
         return np.where(places.present.take(events), inside, self.null.take(boxes))
 
-    def holds_one(self, boxes: Ids, place: int | float | None) -> Bools:
+    def holds_one(self, boxes: Ids, place: Place) -> Bools:
         """`holds` for one event."""
         if place is None:
             return self.null.take(boxes)
         return (self.low.take(boxes) <= place) & (self.high.take(boxes) >= place)
+
+    def holds_pair(self, box: int, place: Place) -> bool:
+        """`holds` for one event and one box."""
+        if place is None:
+            return bool(self.null.item(box))
+        return bool(self.low.item(box) <= place <= self.high.item(box))
 
     def constrained(self, axis: Axis) -> Bools:
         """The boxes that say anything about the axis."""
@@ -65,10 +75,13 @@ def holding(sides: Mapping[int, Side], boxes: Ids, events: Ids, places: Sequence
     return boxes, events
 
 
-def holding_one(sides: Mapping[int, Side], boxes: Ids, places: Sequence[int | float | None]) -> Ids:
-    """`holding` for one event."""
+def holding_one(sides: Mapping[int, Side], boxes: Sequence[int], places: Sequence[Place]) -> list[int]:
+    """`holding` for one event. A handful of boxes is asked one by one, before numpy would have begun."""
+    if len(boxes) <= _HANDFUL:
+        asked = [(side, places[axis]) for axis, side in sides.items()]
+        return [box for box in boxes if all(side.holds_pair(box, place) for side, place in asked)]
+    left = np.array(boxes)
     for axis, side in sides.items():
-        if boxes.size == 0:
-            break
-        boxes = boxes[side.holds_one(boxes, places[axis])]
-    return boxes
+        left = left[side.holds_one(left, places[axis])]
+    held: list[int] = left.tolist()
+    return held

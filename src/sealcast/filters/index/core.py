@@ -14,19 +14,17 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from sealcast.errors import Misuse
-from sealcast.filters.bits import Words, bit_of, runs, set_bits, starts, words_for
+from sealcast.filters.bits import Words, bit_of, runs, set_bits, words_for
 from sealcast.filters.cost import walk
 from sealcast.filters.index import plan
-from sealcast.filters.index.blocks import Blocks
 from sealcast.filters.index.boxes import Ids
-from sealcast.filters.index.compile import NO_RESIDUAL, Compiled, compiled
+from sealcast.filters.index.building import direct_boxes, fan_of, parts_of
+from sealcast.filters.index.compile import NO_RESIDUAL, compiled
 from sealcast.filters.index.dense import Dense
 from sealcast.filters.index.fan import Fan, IndexPart
 from sealcast.filters.index.metering import WorkMeter
-from sealcast.filters.index.postings import Postings
 from sealcast.filters.tree import Condition, XPath
 from sealcast.filters.vector.axes import Axis, Bools, Places
 from sealcast.filters.vector.bounds import Prepared
@@ -64,7 +62,7 @@ class Index:
         """Subscription i has `conditions[i]`, checked against the schema."""
         boxes = compiled(conditions, schema)
         estimate = plan.Estimate.of(boxes.sides, boxes.axes, boxes.attributes, boxes.owners.size)
-        direct = _direct(boxes, estimate.held)
+        direct = direct_boxes(boxes, estimate.held)
         words = plan.dense_words(direct, estimate.held)
         dense = None
         served = np.zeros(direct.size, np.bool_)
@@ -72,16 +70,16 @@ class Index:
             bits = runs(words * 64, np.full(words.size, 64))
             served[bits] = direct[bits] >= 0
             dense = Dense.build(direct[bits], words, boxes.sides, boxes.axes)
-        fan, plain = _fan(boxes, direct, served)
+        fan, plain = fan_of(boxes, direct, served)
         left = np.flatnonzero(np.diff(fan.starts) > 0)
         free = np.ones(boxes.owners.size, np.bool_)
         for axis, side in zip(boxes.axes, boxes.sides, strict=True):
             free &= ~side.constrained(axis)
         always = left[free[left]]
-        parts = _parts(np.setdiff1d(left, always), plain, boxes, estimate, fan)
+        parts = parts_of(np.setdiff1d(left, always), plain, boxes, estimate, fan)
         return cls(schema, len(conditions), boxes.axes, fan, dense, parts, always, boxes.residual_of, boxes.residuals)
 
-    @property
+    @cached_property
     def words(self) -> int:
         return words_for(self.count)
 
@@ -89,6 +87,11 @@ class Index:
     def reads_payloads(self) -> bool:
         """Whether some filter looks into payloads: without one, `match` needs none."""
         return any(isinstance(node, XPath) for condition in self.residuals for node, _ in walk(condition))
+
+    @cached_property
+    def _plain(self) -> bool:
+        """Whether every match is a box that is found in a list or a block, and nothing is left to be asked."""
+        return self.dense is None and not self.always.size and all(part.plain for part in self.parts)
 
     @cached_property
     def _meter(self) -> WorkMeter:
@@ -114,6 +117,8 @@ class Index:
     ) -> Words:
         """Row e, bit i (word i // 64, bit i % 64): whether subscription i's filter is true of event e. Subscriptions
         that are `unasked` cost as little as can be, and their bits mean nothing."""
+        if columns.num_rows == 1 and self._plain:
+            return self._match_one(columns)
         asking = self._asking(unasked)
         shape = (columns.num_rows, self.words)
         fresh = 8 * columns.num_rows * self.words >= _FRESH_BYTES
@@ -132,6 +137,14 @@ class Index:
             evaluator = self._evaluator(columns, payloads, start, stop)
             for subscriptions, events in self._late(places, rows, evaluator, asking):
                 np.bitwise_or.at(here, (events, subscriptions >> 6), bit_of(subscriptions))
+        return out
+
+    def _match_one(self, columns: pa.RecordBatch) -> Words:
+        """`match` of one event where all is plain. The answer is the same; what a batch needs around it is left out."""
+        places = [axis.place(column) for axis, column in zip(self.axes, self._columns(columns), strict=True)]
+        out = np.zeros((1, self.words), np.uint64)
+        for part in self.parts:
+            part.set_one(part.finder.of_one(places), self.fan, out)
         return out
 
     def pairs(
@@ -216,11 +229,16 @@ class Index:
             yield set_bits(words, first, first)[0]
 
     def _places(self, columns: pa.RecordBatch) -> list[Places]:
-        names = columns.schema.names
-        missing = [axis.name for axis in self.axes if axis.name not in names]
-        if missing:
-            raise Misuse(f"the batch has no column {missing[0]!r}, which filters ask for")
-        return [axis.places(columns.column(axis.name)) for axis in self.axes]
+        return [axis.places(column) for axis, column in zip(self.axes, self._columns(columns), strict=True)]
+
+    def _columns(self, columns: pa.RecordBatch) -> list[pa.Array]:
+        """The column of each axis."""
+        try:
+            return [columns.column(axis.name) for axis in self.axes]
+        except KeyError:
+            names = columns.schema.names
+            missing = next(axis.name for axis in self.axes if names.count(axis.name) != 1)
+            raise Misuse(f"the batch has no column {missing!r}, which filters ask for") from None
 
     def _asking(self, unasked: Bools | None) -> Bools | None:
         """The boxes that speak for somebody who is asked; None for all."""
@@ -276,45 +294,3 @@ def _segments(sorted_ids: Ids) -> Iterator[tuple[int, int, int]]:
     for start, stop in zip([0, *edges], [*edges, sorted_ids.size], strict=True):
         if stop > start:
             yield int(sorted_ids[start]), int(start), int(stop)
-
-
-# --- building -----------------------------------------------------------------------------------
-
-
-def _direct(boxes: Compiled, held: NDArray[np.float64]) -> Ids:
-    """For each bit of the answer, the box that a dense word would take: its filter's widest without residual, or -1."""
-    sure = np.flatnonzero(boxes.residual_of == NO_RESIDUAL)
-    ascending = sure[np.argsort(held[sure], kind="stable")]
-    best = np.full(int(boxes.filters.max(initial=-1)) + 1, -1, np.int64)
-    best[boxes.owners[ascending]] = ascending  # the last assignment stays: the widest
-    direct = np.full(words_for(boxes.filters.size) * 64, -1, np.int64)
-    direct[: boxes.filters.size] = best[boxes.filters]
-    return direct
-
-
-def _fan(boxes: Compiled, direct: Ids, served: NDArray[np.bool_]) -> tuple[Fan, NDArray[np.bool_]]:
-    """Whom each box has still to speak for, and whether it is plain."""
-    count = boxes.owners.size
-    subscribers = np.argsort(boxes.filters, kind="stable")
-    sizes = np.bincount(boxes.filters, minlength=int(boxes.owners.max(initial=-1)) + 1)
-    begins = np.cumsum(sizes) - sizes
-    per_box = sizes[boxes.owners]
-    subscription = subscribers[runs(begins[boxes.owners], per_box)]
-    box = np.repeat(np.arange(count), per_box)
-    done = served[subscription] & (direct[subscription] == box)
-    single = np.bincount(boxes.owners, minlength=1)[boxes.owners] == 1
-    plain = single & (boxes.residual_of == NO_RESIDUAL)
-    return Fan(starts(box[~done], count), subscription[~done]), plain
-
-
-def _parts(left: Ids, plain: NDArray[np.bool_], boxes: Compiled, estimate: plan.Estimate, fan: Fan) -> list[IndexPart]:
-    parts: list[IndexPart] = []
-    structures, rest = plan.posted(left, boxes.sides, boxes.axes, estimate)
-    for axis, keys, chosen in structures:
-        for kind in (True, False):
-            some = chosen[plain[chosen] == kind]
-            if some.size:
-                parts.append(IndexPart.of(Postings.build(some, axis, keys, boxes.sides, boxes.axes), kind, fan))
-    for some, width in plan.blocked(rest, plain, boxes.sides, boxes.axes, estimate):
-        parts.append(IndexPart.of(Blocks.build(some, boxes.sides, boxes.axes, width), bool(plain[some].all()), fan))
-    return parts

@@ -62,6 +62,13 @@ class IndexPart:
         words += starts
         np.add.at(out.reshape(-1), words, bits)
 
+    def set_one(self, entries: Ids, fan: Fan, out: Words) -> None:
+        """`set` for one event, whose row is all there is."""
+        if self.targets is None:
+            self.set(entries, np.zeros(entries.size, np.int64), fan, out)
+        else:
+            np.add.at(out[0], self.targets.words.take(entries), self.targets.bits.take(entries))
+
     def matches(self, entries: Ids, events: Ids, fan: Fan) -> tuple[Ids, Ids]:
         """(subscription, event) pairs."""
         if self.targets is not None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sealcast.filters.bits import runs, starts
 from sealcast.filters.index.boxes import Ids, Side, holding, holding_one
-from sealcast.filters.vector.axes import Axis, Numbers, Places
+from sealcast.filters.vector.axes import Axis, Numbers, Place, Places
 
 #: Cells that one narrow box may be posted under.
 MAX_POSTED: Final = 4
@@ -94,7 +94,7 @@ class Postings:
     def match(self, places: Sequence[Places], labels: Ids) -> Iterator[tuple[Ids, Ids]]:
         """(entry, label of the event) of every pair that holds, part by part; no pair twice."""
         if labels.size == 1:
-            found = self._of_one([p.only for p in places])
+            found = self.of_one([p.only for p in places])
             yield found, labels.repeat(found.size)
             return
         here = places[self.axis]
@@ -114,13 +114,13 @@ class Postings:
             yield entries, labels.take(owners)
             first = stop
 
-    def _of_one(self, places: Sequence[int | float | None]) -> Ids:
+    def of_one(self, places: Sequence[Place]) -> Ids:
         """The entries that hold one event."""
         place = places[self.axis]
         if place is None:
             return np.empty(0, np.int64)
         first, end = self.starts[(key := self.keys.of_one(place)) : key + 2].tolist()
-        return holding_one(self.sides, np.arange(first, end), places)
+        return np.array(holding_one(self.sides, range(first, end), places), np.int64)
 
 
 def equal_loads(side: Side, boxes: NDArray[np.bool_]) -> Ids:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sealcast.filters.bits import Words, bit_of
 from sealcast.filters.index.boxes import Ids, Side
 from sealcast.filters.index.grid import BoxGrid, Buckets
-from sealcast.filters.vector.axes import Axis, Places
+from sealcast.filters.vector.axes import Axis, Place, Places
 
 #: Buckets of an axis at most: beyond this, finer buckets save less checking of bounds than their memory costs.
 MAX_BUCKETS: Final = 512
@@ -55,7 +55,7 @@ class Table:
         rows = self.grid.bucket(places.values)
         return rows if places.present is None else np.where(places.present, rows, self.grid.count)
 
-    def row(self, place: int | float | None) -> int:
+    def row(self, place: Place) -> int:
         """The row of one event."""
         return self.grid.count if place is None else self.grid.bucket_of(place)
 

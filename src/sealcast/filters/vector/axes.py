@@ -31,10 +31,17 @@ from sealcast.wire.computing import pc
 Numbers = NDArray[Any]
 Bools = NDArray[np.bool_]
 
+#: Where one event is on an axis; None where it is NULL.
+Place = int | float | None
+
 #: Bytes of a text that are compared as one number before the texts themselves are.
 _HEAD: Final = 8
 #: Types of columns of which one value is read by itself, and what its axis has.
-_SINGLE: Final = {pa.int64(): np.int64, pa.float64(): np.float64, pa.bool_(): np.int64}
+_SINGLE: Final[dict[pa.DataType, type[np.int64] | type[np.float64]]] = {
+    pa.int64(): np.int64,
+    pa.float64(): np.float64,
+    pa.bool_(): np.int64,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +56,8 @@ class Places:
         return Places(self.values.take(rows), present)
 
     @property
-    def only(self) -> int | float | None:
-        """The place of the one event; None where it is NULL."""
+    def only(self) -> Place:
+        """The place of the one event."""
         return None if self.present is not None and not self.present[0] else self.values[0].item()
 
     def slice(self, start: int, stop: int) -> Places:
@@ -86,11 +93,15 @@ class Line:
         values, present = numbers(column, self.name)
         return Places(values, present)
 
+    def place(self, column: pa.Array) -> Place:
+        """`places` of one event."""
+        return number(column, self.name)
+
 
 def numbers(column: pa.Array, name: str) -> tuple[Numbers, Bools | None]:
     """A physical column of numbers, moments or booleans without copying it where Arrow allows; NULLs read as zero."""
     if len(column) == 1 and column.type in _SINGLE:
-        return _single(column, name)
+        return _alone(number(column, name), _SINGLE[column.type])
     present = None if column.null_count == 0 else np.asarray(pc.is_valid(column))
     if pa.types.is_boolean(column.type):
         column = pc.cast(column, pa.int8()).cast(pa.int64())
@@ -102,14 +113,22 @@ def numbers(column: pa.Array, name: str) -> tuple[Numbers, Bools | None]:
     return values, present
 
 
-def _single(column: pa.Array, name: str) -> tuple[Numbers, Bools | None]:
+def number(column: pa.Array, name: str) -> Place:
     """`numbers` of one event: each step of the way for many costs as much as this."""
     value = column[0].as_py()
     if value is None:
-        return np.zeros(1, _SINGLE[column.type]), np.zeros(1, np.bool_)
-    if not math.isfinite(value):
-        raise _not_finite(name)
-    return np.array([value], _SINGLE[column.type]), None
+        return None
+    if isinstance(value, int):
+        return int(value)  # booleans are whole numbers on their axis
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise _not_finite(name)
+        return value
+    return Places(*numbers(column, name)).only
+
+
+def _alone(place: Place, dtype: type[np.int64] | type[np.float64]) -> tuple[Numbers, Bools | None]:
+    return (np.zeros(1, dtype), np.zeros(1, np.bool_)) if place is None else (np.array([place], dtype), None)
 
 
 def _not_finite(name: str) -> Misuse:
@@ -141,10 +160,7 @@ class Texts:
 
     def places(self, column: pa.Array) -> Places:
         if len(column) == 1:
-            text = column[0].as_py()
-            if text is None:
-                return Places(np.zeros(1, np.int64), np.zeros(1, np.bool_))
-            return Places(np.array([self._place_of(text)], np.int64), None)
+            return Places(*_alone(self.place(column), np.int64))
         encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
         indices = encoded.indices
         present = None if indices.null_count == 0 else np.asarray(pc.is_valid(indices))
@@ -154,6 +170,11 @@ class Texts:
             return Places(np.zeros(len(column), np.int64), present)
         distinct = self._places_of(encoded.dictionary.cast(pa.utf8()))
         return Places(distinct.take(indices.to_numpy(zero_copy_only=False)), present)
+
+    def place(self, column: pa.Array) -> Place:
+        """`places` of one event."""
+        text = column[0].as_py()
+        return None if text is None else self._place_of(text)
 
     @cached_property
     def _heads(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
