@@ -219,3 +219,33 @@ def test_many_leaves_are_in_order_and_in_the_tree(trees: list[int], indices: lis
     assert merkle.verify_many([nodes[-32:]], 5, [nodes], *good, both)
     assert not merkle.verify_many([nodes[-32:]], 5, [nodes[:-32]], *good, both)
     assert not merkle.verify_many([nodes[-32:]], 0, [nodes], *good, both)
+
+
+@given(st.data(), st.integers(1, 40))
+def test_many_paths_of_one_tree_prove_what_each_proves_alone(data: st.DataObject, count: int) -> None:
+    """Whatever is altered in whichever of them: leaves, hashes of paths and their number."""
+    leaves = merkle.hash_messages(bytes([0, number]) for number in range(count))
+    nodes = merkle.build(leaves)
+    root, paths = nodes[-32:], merkle.joined_paths(nodes, count)
+    given = list[tuple[int, bytes, bytes]]()
+    for index in data.draw(st.lists(st.integers(0, count - 1), max_size=12)):
+        leaf, path = leaves[index], bytearray(paths[index])
+        for kind in data.draw(st.lists(st.sampled_from(["leaf", "path", "short", "long", "place"]), max_size=1)):
+            if kind == "leaf":
+                leaf = merkle.leaf_hash(b"another")
+            elif kind == "path" and path:
+                path[data.draw(st.integers(0, len(path) - 1))] ^= 1
+            elif kind == "short":
+                del path[len(path) - 32 :]
+            elif kind == "long":
+                path += root
+            else:
+                index = data.draw(st.integers(-1, count))
+        given.append((index, leaf, bytes(path)))
+
+    def alone(index: int, leaf: bytes, path: bytes) -> bool:
+        return merkle.verify(root, leaf, index, count, [path[at : at + 32] for at in range(0, len(path), 32)])
+
+    indices, hashes, joined = ([each[part] for each in given] for part in range(3))
+    assert merkle.verify_paths(root, count, indices, hashes, joined) == [alone(*each) for each in given]
+    assert merkle.verify_paths(root, 0, indices, hashes, joined) == [False] * len(given)

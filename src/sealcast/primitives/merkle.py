@@ -155,6 +155,45 @@ def verify(root: bytes, leaf_hash: bytes, index: int, count: int, path: Sequence
     return used == len(path) and hmac.compare_digest(node, root)
 
 
+def verify_paths(
+    root: bytes, count: int, indices: Sequence[int], leaf_hashes: Sequence[bytes], paths: Sequence[bytes]
+) -> list[bool]:
+    """`verify` for each of these leaves of one tree, with a path of its own, whose hashes are joined.
+
+    Paths meet below the root, and what is above is hashed once. There a leaf is proven if it leads to the node that was
+    proven before, and goes on by the same hashes: with others, no path leads to the root, unless SHA-256 collides.
+    """
+    if not 0 < count <= MAX_LEAVES:
+        return [False] * len(indices)
+    #: By level and place: a node that is in the tree, and the path on which it was proven, from there on.
+    proven: dict[tuple[int, int], tuple[bytes, bytes]] = {}
+    widths = _levels(count)[:-1]
+
+    def is_proven(at: int, node: bytes, path: bytes) -> bool:
+        if not 0 <= at < count or len(node) != HASH_BYTES:
+            return False
+        passed = list[tuple[tuple[int, int], tuple[bytes, bytes]]]()
+        for level, width in enumerate(widths):
+            if (known := proven.get((level, at))) is not None:
+                if known != (node, path):
+                    return False
+                break
+            passed.append(((level, at), (node, path)))
+            if at ^ 1 < width:
+                sibling, path = path[:HASH_BYTES], path[HASH_BYTES:]
+                if len(sibling) != HASH_BYTES:
+                    return False
+                (node,) = _digests(_INNER, (sibling + node if at & 1 else node + sibling,))
+            at >>= 1
+        else:
+            if path or not hmac.compare_digest(node, root):
+                return False
+        proven.update(passed)
+        return True
+
+    return [is_proven(*each) for each in zip(indices, leaf_hashes, paths, strict=True)]
+
+
 def verify_many(
     roots: Sequence[bytes],
     count: int,

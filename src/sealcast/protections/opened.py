@@ -217,9 +217,14 @@ def settle(
     for row, record in enumerate(found):
         if record is None:
             try:
-                headers[int(frames[row])], found[row] = one(row)
+                header, found[row] = one(row)
             except CannotOpen as error:
                 refused[row] = error
+                continue
+            if headers.setdefault(int(frames[row]), header) != header:
+                # The piece contradicts itself: this row has a header of its own, and its neighbours keep theirs.
+                frames[row] = -1 - row
+                headers[int(frames[row])] = header
     opened = np.array([row for row, record in enumerate(found) if record is not None], np.int64)
     kept = [record for record in found if record is not None]
     if opened.tolist() != rows:

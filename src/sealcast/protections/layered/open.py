@@ -14,13 +14,15 @@ on is Poisoned: the publisher signed this core, and no broker could look inside,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 
-from sealcast.errors import CannotOpen
+from sealcast.errors import CannotOpen, Rejected
 from sealcast.log.mailbox import Part
 from sealcast.model.event import OpenedEvent
 from sealcast.model.schema import Schema
+from sealcast.primitives import merkle
 from sealcast.primitives.groups import Element
 from sealcast.primitives.merkle import HASH_BYTES
 from sealcast.protections.layered import keys
@@ -28,7 +30,7 @@ from sealcast.protections.layered.layers import MAX_CACHED_KEYS, Layers
 from sealcast.protections.layered.messages import Notification
 from sealcast.protections.layered.subscribe import own_layers
 from sealcast.protections.layered.tree import TreeId, TreePlace
-from sealcast.protections.opened import OpenedPart, settle
+from sealcast.protections.opened import OpenedPart, few, settle
 from sealcast.protections.verify import (
     SignedHeaders,
     VerifiedRecord,
@@ -37,6 +39,7 @@ from sealcast.protections.verify import (
     opened_event,
     poisoned_by,
 )
+from sealcast.wire.frame import Header
 from sealcast.wire.hops import HopPiece
 from sealcast.wire.notifications import MESSAGES_PER_EVENT, Core, encode_core, parse_entries
 from sealcast.wire.records import RecordCodec
@@ -58,6 +61,13 @@ class Opener:
         key = keys.body_key(self._group, self._shared(final[0].key), message.event, self._aad)
         return keys.open_body(key, message.body)
 
+    def tried(self, core: Core, entries: bytes) -> bytes | None:
+        """`open`; None if it does not."""
+        try:
+            return self.open(Notification(core.event, parse_entries(entries), core.body))
+        except Rejected:
+            return None
+
     def _peeled(self, key: bytes) -> Element:
         return self._group.power(self._group.decode(key), self._off)
 
@@ -74,12 +84,43 @@ class EventOpener:
         self._opener_of = opener_of
 
     def open_part(self, part: Part[HopPiece]) -> OpenedPart:
-        """Open many rows of a piece, each by itself: a key of its own is most of what a row takes."""
+        """Open many rows of a piece. Each has a key of its own, which takes a power; all else is shared."""
 
         def one(row: int) -> VerifiedRecord:
             return self._verified(part.piece, part.handles[row])
 
-        return settle(self._codec, part, {}, [None] * len(part), one, MESSAGES_PER_EVENT)
+        records, headers = list[bytes | None]([None] * len(part)), dict[int, Header]()
+        if not few(len(part)):
+            for frame, rows in _by_frame(part).items():
+                with suppress(CannotOpen):
+                    header = self._headers.header(part.piece.frames[frame].signed)
+                    for row, record in zip(rows, self._together(header, part, rows), strict=True):
+                        records[row] = record
+                    headers[frame] = header
+        return settle(self._codec, part, headers, records, one, MESSAGES_PER_EVENT)
+
+    def _together(self, header: Header, part: Part[HopPiece], rows: Sequence[int]) -> list[bytes | None]:
+        """(1) to (5) for rows of one frame, whose header is good: the record of each that opens."""
+        piece, events = part.piece, [part.events[row] for row in rows]
+        cores = [Core(piece.event_id(event), piece.place(event)[2], piece.body(event)) for event in events]
+        leaves = [MESSAGES_PER_EVENT * piece.place(event)[1] for event in events]
+        hashes = merkle.hash_messages(map(encode_core, cores))
+        paths = [piece.path(event) for event in events]
+        proven = merkle.verify_paths(header.root, header.count, leaves, hashes, paths)
+        openers = {generation: self._opener_in(header, generation) for _, generation, _ in cores}
+        return [
+            opener.tried(core, piece.entries_of(part.handles[row]))
+            if is_proven and (opener := openers[core.generation]) is not None
+            else None
+            for row, core, is_proven in zip(rows, cores, proven, strict=True)
+        ]
+
+    def _opener_in(self, header: Header, generation: int) -> Opener | None:
+        """Of the publisher's tree; None where this subscriber has no keys in it."""
+        try:
+            return self._opener_of(TreeId(header.publisher, header.epoch, generation))
+        except CannotOpen:
+            return None
 
     def open(self, piece: HopPiece, row: int) -> OpenedEvent:
         """Open one row of a piece, or CannotOpen."""
@@ -97,3 +138,13 @@ class EventOpener:
         with poisoned_by(header, position):
             record = opener.open(Notification(core.event, parse_entries(piece.entries_of(row)), core.body))
             return checked_record(header, position, self._codec, record)
+
+
+def _by_frame(part: Part[HopPiece]) -> dict[int, list[int]]:
+    """The rows of each frame, by its number in the piece. Those that the piece says are of other events are left out:
+    they are for the slow way to judge."""
+    found = dict[int, list[int]]()
+    for row, (event, handle) in enumerate(zip(part.events, part.handles, strict=True)):
+        if part.piece.event_of(handle) == event:
+            found.setdefault(part.piece.place(event)[0], []).append(row)
+    return found
