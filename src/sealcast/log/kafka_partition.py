@@ -78,7 +78,7 @@ class KafkaPartition(Closing, Unpicklable):
             self._next = None  # until it is known again: whatever is raised here
             while time.monotonic() < patience:
                 got, passed = list[Message](), position
-                for message in reader.consume(min(_AT_ONCE, end - position), _POLL_S):
+                for message in _waited_for(reader, min(_AT_ONCE, end - position)):
                     error = message.error()
                     if error is None:
                         got.append(message)
@@ -214,6 +214,13 @@ class KafkaPartition(Closing, Unpicklable):
             consumer, self._consumer, self._next, self._alone = self._consumer, None, None, None
         if consumer is not None and self._carrier.is_here():
             consumer.close()
+
+
+def _waited_for(reader: Consumer, most: int) -> list[Message]:
+    """What has come, when something has. Asked for all at once, librdkafka waits for as many as there are positions,
+    and marks of transactions are none."""
+    first = reader.consume(1, _POLL_S)
+    return [*first, *reader.consume(most, 0)] if first else []
 
 
 def _position(message: Message) -> int:
