@@ -131,7 +131,7 @@ def test_a_realm_on_a_server_writes_no_password_down(
     assert not (tmp_path / "market" / "registry.sqlite").exists()
     # The password from the environment's URL, instead of PostgreSQL's own variables.
     monkeypatch.delenv("PGPASSWORD")
-    opening._server.cache_clear()
+    opening.open_server.cache_clear()
     assert sealcast("entity", "list").code == 1
     monkeypatch.setenv(address.ENVIRONMENT, with_password)
     assert sealcast("entity", "list").code == 0
@@ -285,14 +285,14 @@ def test_a_newer_schema_is_refused_and_a_damaged_one_is_named(place: Place) -> N
         ("x", Corrupt, "cannot be read"),
     ):
         place.run(f"UPDATE {schema.VERSION_TABLE} SET version_num = '{found}'")
-        opening._server.cache_clear()  # connections that were made before go on reading
+        opening.open_server.cache_clear()  # connections that were made before go on reading
         for use in (Registry(place.address).state, Registry(place.address).migrate, Registry(place.address).revision):
             with pytest.raises(error, match=words):
                 use()
         with pytest.raises(error, match=words):
             registry.apply(ANN)
     place.run(f"DELETE FROM {schema.VERSION_TABLE}")
-    opening._server.cache_clear()
+    opening.open_server.cache_clear()
     with pytest.raises(Corrupt):
         Registry(place.address).state()
     place.run(f"INSERT INTO {schema.VERSION_TABLE} VALUES ('{schema.NEWEST}')")

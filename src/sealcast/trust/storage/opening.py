@@ -21,11 +21,11 @@ AnyStore: TypeAlias = "Store | FileStore"
 
 
 def open_store(address: Address) -> AnyStore:
-    return FileStore(address) if isinstance(address, Path) else _server(address)
+    return FileStore(address) if isinstance(address, Path) else open_server(address)
 
 
 @lru_cache(MAX_SERVERS)
-def _server(address: Server) -> Store:
+def open_server(address: Server) -> Store:
     """One for all handles in this process: a server counts its connections, a file does not."""
     # A quarter of a second of SQLAlchemy, for those who use a server.
     from sealcast.trust.storage.store import Store

@@ -8,6 +8,7 @@ beyond those to read and to insert, so that a broker's role can be given these a
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, bindparam, create_engine, text
@@ -30,6 +31,16 @@ _SETTINGS: Final = text(
 ).bindparams(bindparam("wait", f"{BUSY_SECONDS * 1000:.0f}ms"))
 _TURN: Final = text("SELECT pg_advisory_xact_lock(:application, CAST(CAST('changes' AS regclass) AS oid)::int)")
 _TURN_TO_MAKE: Final = text("SELECT pg_advisory_xact_lock(:application, 0)")
+_TAKE: Final = text("SELECT pg_try_advisory_lock(:key)")
+_TAKEN: Final = text(
+    "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    " AND classid = CAST(:high AS bigint)::oid AND objid = CAST(:low AS bigint)::oid)"
+)
+_KEEPALIVE: Final = text(
+    "SELECT set_config('tcp_keepalives_idle', '5', false), set_config('tcp_keepalives_interval', '5', false),"
+    " set_config('tcp_keepalives_count', '2', false)"
+)
 _TABLES: Final = text(
     "SELECT to_regclass(:revision) IS NOT NULL, to_regclass('changes') IS NOT NULL, current_setting('server_encoding')"
 )
@@ -89,6 +100,17 @@ class PostgresDatabase:
         connection.execute(_SETTINGS)
         connection.execute(_TURN, {"application": schema.APPLICATION_ID})
 
+    def take_turn(self, connection: Connection, what: str) -> bool:
+        """A lock of that name, for as long as the connection lives; False if another connection has it. A machine that
+        is gone is noticed after some 15 seconds, if the server's operating system can."""
+        connection.execute(_KEEPALIVE)
+        return bool(connection.scalar(_TAKE, {"key": int.from_bytes(_key(what), "big", signed=True)}))
+
+    def is_taken(self, connection: Connection, what: str) -> bool:
+        """Whether somebody has that lock."""
+        high, low = (int.from_bytes(half, "big") for half in (_key(what)[:4], _key(what)[4:]))
+        return bool(connection.scalar(_TAKEN, {"high": high, "low": low}))
+
     def settle(self, connection: Connection) -> None:
         """The server keeps its log itself, and checks it when it reads it again."""
 
@@ -119,6 +141,10 @@ class PostgresDatabase:
         if code in _BUSY:
             return Locked(f"others kept {self.shown} locked for {BUSY_SECONDS:.0f} seconds", hint="try again")
         return Unavailable(f"{self.shown}: {said}", hint=_hint(code, said))
+
+
+def _key(what: str) -> bytes:
+    return hashlib.sha256(b"sealcast turn\0" + what.encode()).digest()[:8]
 
 
 def _hint(code: str, said: str) -> str:

@@ -56,6 +56,13 @@ class SqliteFile:
         finally:
             connection.execution_options(**_SHARED)
 
+    def take_turn(self, connection: Connection, what: str) -> bool:
+        """A file is on one machine, and there the lock beside a ledger keeps others out (`log.driver_lock`)."""
+        return True
+
+    def is_taken(self, connection: Connection, what: str) -> bool:
+        return False
+
     def settle(self, connection: Connection) -> None:
         """Move what was committed from the write-ahead log to the table, where damage is found.
 

@@ -40,6 +40,8 @@ class Database(Protocol):
     def engine(self) -> Engine: ...
     def begin_making(self, connection: Connection) -> None: ...
     def begin_exclusive(self, connection: Connection) -> None: ...
+    def take_turn(self, connection: Connection, what: str) -> bool: ...
+    def is_taken(self, connection: Connection, what: str) -> bool: ...
     def settle(self, connection: Connection) -> None: ...
     def revision(self, connection: Connection) -> str | None: ...
     def remarks(self, connection: Connection) -> tuple[str, str | None]: ...
@@ -139,6 +141,24 @@ class Store:
                 raise
             self._database.settle(connection)
             return result
+
+    def is_taken(self, what: str) -> bool:
+        """Whether somebody has that turn."""
+        with self._translated(), self._connect() as connection:
+            return self._database.is_taken(connection, what)
+
+    @contextmanager
+    def turn(self, what: str) -> Iterator[bool]:
+        """For one process at a time, of all machines that share the database: whether this one has it. It goes with its
+        holder, and with the holder's connection."""
+        with self._translated():
+            connection = self._connect().execution_options(isolation_level="AUTOCOMMIT")
+            taken = self._database.take_turn(connection, what)
+        try:
+            yield taken
+        finally:
+            with suppress(SQLAlchemyError):
+                connection.close()
 
     def revision(self) -> str:
         """Which schema it has, also when it is not the one that this release reads."""
