@@ -16,7 +16,6 @@ from sealcast.broker.rulings import received_of, rule_frames
 from sealcast.log.entry import Entry, PieceRef, slot_bits
 from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
-from sealcast.log.pieces import Pieces
 from sealcast.model.stages import Ruled
 from sealcast.protections.frame_steps import MatchingStep
 from sealcast.protections.steps import StepName
@@ -41,7 +40,8 @@ def pump(
     about, paths = realm.state().topic(topic), realm.paths.topic(topic, broker)
     version = realm.registry.version()
     log = realm.frames(topic, broker)
-    ledger = Ledger(paths.ledger, realm.broker(broker).journal_key(about.id))
+    kept = realm.journal(topic, broker)
+    ledger = Ledger(paths.ledger, realm.broker(broker).journal_key(about.id), kept)
     last = ledger.last()
     start = last.entry.end if last else PinnedOffset.initial(about.partitions)
     now = time.time_ns() // 1000
@@ -49,7 +49,7 @@ def pump(
     end = PinnedOffset(ends, version, max(now, start.time_us), max(now - SETTLING_US, start.settled_us))
     step = MatchingStep.of(StepName(str(realm.paths.root), topic, broker))
     at = step.at(version, end.time_us)
-    history = History(ledger, Pieces(paths.pieces), log, bounds_of(about))
+    history = History(ledger, kept.pieces, log, bounds_of(about))
     windows = Windows(bounds_of(about)) if forgetful else history.windows(ledger.end())
     codes = rule_frames(windows, log, start.ranges(end), at.gate, start.arrival(end), end.settled_us)
     refs, totals, suspended = [], dict[str, int](), Counter[int]()
@@ -61,7 +61,7 @@ def pump(
         piece = tamper(piece)
         data = sealed.encode(piece)
         at.sealing.made(piece, data)
-        staged = Pieces(paths.pieces).stage(partition, first, stop, data)
+        staged = kept.pieces.stage(partition, first, stop, data)
         slots, counts = slot_bits(piece.slots.tolist()), piece.counts
         refs.append(
             PieceRef(

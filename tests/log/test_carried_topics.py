@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from sealcast import Event, Publisher, Realm, Schema, Subscriber
-from sealcast.bench.carrier_servers import CarrierServer
-from sealcast.errors import Locked, Misuse, NotFound
+from sealcast.bench.carrier_servers import CarrierServer, NatsServer
+from sealcast.errors import Locked, Misuse, NotFound, Unavailable
+from sealcast.log.carriers import Placement
+from sealcast.log.driver_lock import kept_from_running
 from sealcast.log.embedded import FrameLog, Moved
-from sealcast.log.ledger import kept_from_running
 from sealcast.pipeline.retention import Retainer, frame_steps
 from sealcast.protections import steps
 from sealcast.protections.steps import StepName
+from sealcast.trust.admin.deletion import delete_topic
 from sealcast.trust.handles import BrokerRealm
 from tests.cli.shell import sealcast
 from tests.clients.pump import pump
@@ -166,3 +168,57 @@ def test_a_batch_over_a_carrier_is_planned_and_read_as_spark_does(realm: Realm, 
     tasks = stream.partitions(start, all_of_it)
     assert sum(span.end - span.first for task in tasks for span in task.value.spans) == 7
     assert sum(batch.num_rows for task in tasks for batch in stream.read(task)) >= 7  # and a row for each bucket
+
+
+# --- the end of a topic ---------------------------------------------------------------------------
+
+
+def test_a_topic_that_is_deleted_is_gone_from_the_carrier(realm: Realm, server: CarrierServer) -> None:
+    realm.add_carrier("away", server.address)
+    realm.move_topic(TOPIC, "away")
+    publish(realm, 11)
+    deliver(realm)
+    name, there = realm.state().carried[TOPIC, "broker"].name, realm.carriers.carrier(realm.state(), "away")
+    made = [name, *(f"{name}.{suffix}" for suffix in ("ledger", "reseals", "pieces", "places"))]
+    assert None not in map(there.partitions, made)
+    done = sealcast("topic", "delete", TOPIC, "--yes", "--json", "--realm", realm.paths.root)
+    assert done.code == 0 and done.document["left"]["shared_on_carriers"] == []
+    assert set(map(there.partitions, made)) == {None}
+    assert sealcast("maintain", "--json", "--realm", realm.paths.root).code == 0
+
+
+def test_a_topic_of_others_is_not_deleted_with_ours(realm: Realm, nats: CarrierServer) -> None:
+    realm.add_carrier("away", nats.address)
+    there, name = realm.carriers.carrier(realm.state(), "away"), f"theirs.{realm.name}"
+    there.create(name, Placement(2))
+    there.partition(name, 1).append([(b"", b"somebody else's")])
+    realm.move_topic(TOPIC, "away", name=name)
+    publish(realm, 11)
+    done = sealcast("topic", "delete", TOPIC, "--yes", "--json", "--realm", realm.paths.root)
+    assert done.document["left"]["shared_on_carriers"] == [f"{name} on away"]
+    assert there.partitions(name) == 2 and there.partitions(f"{name}.ledger") is None
+
+
+def test_a_carrier_that_is_away_is_cleared_later(realm: Realm, tmp_path: Path) -> None:
+    with NatsServer(tmp_path / "nats") as server:
+        realm.add_carrier("away", server.start().address)
+        realm.move_topic(TOPIC, "away")
+        there, name = realm.carriers.carrier(realm.state(), "away"), realm.state().carried[TOPIC, "broker"].name
+        server.kill()
+        there.patience_s = 1  # type: ignore[attr-defined]
+        with pytest.raises(Unavailable, match="its carrier still has it"):
+            delete_topic(realm, TOPIC)
+        server.start()
+        assert sealcast("maintain", "--json", "--realm", realm.paths.root).code == 0
+        assert there.partitions(name) is None
+
+
+@pytest.mark.parametrize("command", [("backup", "somewhere"), ("forget", TOPIC, "--yes")])
+def test_what_is_not_done_on_a_carrier_is_refused_with_what_to_do(
+    realm: Realm, nats: CarrierServer, command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    realm.add_carrier("away", nats.address)
+    realm.move_topic(TOPIC, "away")
+    refused = sealcast(*command, "--realm", realm.paths.root)
+    assert refused.code == 1 and "is on a carrier" in refused.err and "topic delete" in refused.err

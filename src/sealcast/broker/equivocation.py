@@ -16,7 +16,7 @@ from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.entry import Entry
 from sealcast.log.equivocations import Equivocation, SignedPlace
 from sealcast.log.offsets import PinnedOffset
-from sealcast.log.pieces import Pieces
+from sealcast.log.pieces import PieceStore
 from sealcast.model.bounded import bounded
 from sealcast.model.rejection import Reason
 from sealcast.primitives.sign import VerifyKey
@@ -42,7 +42,7 @@ class _Suspect(NamedTuple):
 
 def equivocations(
     entry: Entry,
-    pieces: Pieces,
+    pieces: PieceStore,
     parse: Callable[[bytes], RefusingPiece],
     log: EmbeddedTopic,
     history: History,
@@ -72,7 +72,7 @@ def equivocations(
 
 
 def _suspects(
-    entry: Entry, pieces: Pieces, parse: Callable[[bytes], RefusingPiece], log: EmbeddedTopic
+    entry: Entry, pieces: PieceStore, parse: Callable[[bytes], RefusingPiece], log: EmbeddedTopic
 ) -> Iterator[_Suspect]:
     """Their signatures were verified at admission: a replay is refused after that."""
     left = MAX_LOOKED_INTO

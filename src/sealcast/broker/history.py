@@ -18,7 +18,7 @@ from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.entry import PieceRef
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.offsets import Arrival, PinnedOffset
-from sealcast.log.pieces import Pieces
+from sealcast.log.pieces import PieceStore
 from sealcast.model.rejection import Reason, Rejection
 from sealcast.wire import frame, sealed
 
@@ -41,7 +41,7 @@ class History:
     def __init__(
         self,
         ledger: LedgerReader,
-        pieces: Pieces,
+        pieces: PieceStore,
         log: EmbeddedTopic,
         bounds: ReplayBounds,
         parse: Callable[[bytes], RefusingPiece] = sealed.parse,

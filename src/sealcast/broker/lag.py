@@ -36,7 +36,8 @@ def waiting(realm: OpenRealm, topic: str, broker: str) -> int:
     if not paths.frames_root.is_dir():
         return 0
     with realm.frames(topic, broker, read_only=True) as log:
-        last = LedgerReader(paths.ledger).last_span()
+        with LedgerReader(realm.journal(topic, broker)) as ledger:
+            last = ledger.last_span()
         taken = () if last is None else last.end.partitions
         ends = [log.partition(number).end() for number in range(log.partitions)]
     return sum(max(0, end - (taken[number] if number < len(taken) else 0)) for number, end in enumerate(ends))

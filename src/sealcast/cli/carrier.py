@@ -11,12 +11,12 @@ from sealcast.cli import talk
 if TYPE_CHECKING:
     from sealcast.trust.realm.machine import RealmState
 
-app = talk.Commands("Name the Kafka clusters and NATS servers that keep frames for this realm.")
+app = talk.Commands("Name the Kafka clusters and NATS servers that keep topics for this realm.")
 
 NameOption = Annotated[
     str | None, typer.Option("--name", metavar="NAME", help="What the topic is called there [default: REALM.TOPIC].")
 ]
-ReplicasOption = Annotated[int, typer.Option(min=1, help="On how many machines each frame is, if the topic is made.")]
+ReplicasOption = Annotated[int, typer.Option(min=1, help="On how many machines each record is, if the topic is made.")]
 InSyncOption = Annotated[
     int, typer.Option(min=1, help="On how many of them it has to be before it is acknowledged, if the topic is made.")
 ]
@@ -65,22 +65,23 @@ def topics_on(state: RealmState, carrier: str) -> list[dict[str, str]]:
 def move(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     to: Annotated[str, typer.Option("--to", metavar="CARRIER", help="A carrier of this realm: sealcast carrier list.")],
-    broker: Annotated[str, typer.Option(metavar="BROKER", help="Whose frames are moved.")] = "broker",
+    broker: Annotated[str, typer.Option(metavar="BROKER", help="Whose part of the topic is moved.")] = "broker",
     name: NameOption = None,
     replicas: ReplicasOption = 1,
     in_sync: InSyncOption = 1,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask: a topic does not move back.")] = False,
 ) -> None:
-    """Move a topic's frames from the realm's directory to a carrier, while no pipeline runs the topic.
+    """Move a topic from the realm's directory to a carrier, while no pipeline runs the topic.
 
-    The topic is made there, unless it exists already. Frames keep their numbers, so ledger, deliveries and cursors go
-    on as they were. Publishers that are running append to the carrier from then on; while the frames are copied, they
-    are told to try again. If this is cut short, do it again.
+    Frames, ledger and sealed pieces are moved; of a layered topic, frames. The topic is made there, unless it exists
+    already. Everything keeps its number, so that deliveries and cursors go on as they were. Publishers that are running
+    append to the carrier from then on; while the frames are copied, they are told to try again. If this is cut short,
+    do it again. If an earlier release moved the frames, this moves the rest.
     """
     here = talk.open_realm()
     about = here.state().topic(topic)
     if not yes:
-        talk.confirm(f"moves the frames of topic {about.name!r} to carrier {to!r}, for good")
+        talk.confirm(f"moves topic {about.name!r} to carrier {to!r}, for good")
     done = here.move_topic(topic, to, broker=broker, name=name, replicas=replicas, in_sync=in_sync)
     talk.answer(
         {"topic": topic, "carrier": to, "name": done.name, "copied": done.copied, "version": done.version},

@@ -58,6 +58,7 @@ def left_as_json(left: Lasting) -> dict[str, object]:
         "entities_with_keys": left.entities,
         "brokers_elsewhere": list(left.elsewhere),
         "mqtt_logs_of": list(left.queued),
+        "shared_on_carriers": list(left.shared),
         "center": left.center,
         "center_is_here": left.center_here,
         "center_gives_keys_until": None if left.center_until_us is None else moment(left.center_until_us),
@@ -88,6 +89,9 @@ def left_lines(left: Lasting) -> list[str]:
     if left.queued:
         logs = f"what waits in MQTT logs of {', '.join(left.queued)}"
         lines.append(f"left: {logs}, until newer messages take its place (`sealcast mqtt broker --keep-mib`)")
+    if left.shared:
+        topics = ", ".join(left.shared)
+        lines.append(f"left: frames in {topics}, which had records of others: remove them by the carrier's own means")
     if not left.center_here:
         lines.append(f"left: the keys that center {left.center!r} makes, until it runs `sealcast maintain`")
     elif left.center_until_us:

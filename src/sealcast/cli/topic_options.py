@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CarrierOption = Annotated[
     str | None,
-    typer.Option(metavar="CARRIER", help="Keep its frames there and not in the realm's directory: sealcast carrier."),
+    typer.Option(metavar="CARRIER", help="Keep the topic there and not in the realm's directory: sealcast carrier."),
 ]
 PartitionsOption = Annotated[int, typer.Option(help="Publishers spread over them; each one's order is kept.")]
 ProtectionOption = Annotated[

@@ -132,7 +132,7 @@ class FrameStandings(Unpicklable):
             raise Rejected(f"broker {name!r} has no frames of {request.sender.name!r} on topic {asked.topic!r}")
         topic = state.topic(asked.topic)
         told = self._told(asked, LedgerReader(
-            self._realm.paths.topic(asked.topic, name).ledger, self._broker.journal_key(topic.id)
+            self._realm.journal(asked.topic, name), self._broker.journal_key(topic.id)
         ))  # fmt: skip
         said = StandingStatement(self._realm.id, topic.id, name, asked, now_us, told)
         signature = self._broker.identity.signer.sign(said.to_sign())

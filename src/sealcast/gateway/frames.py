@@ -48,7 +48,6 @@ class FrameLogs(Closing):
     def at(self, state: RealmState, topic: str, broker: str) -> AppendedTopic:
         """A topic at one broker. Brokers that came since it was opened have blocks of their own in it."""
         brokers, each = len(state.brokers()), state.topic(topic).partitions
-        paths = self._realm.paths.topic(topic, broker)
         with self._guard:
             found = self._topics.get((topic, broker))
             place = state.carried.get((topic, broker))
@@ -60,7 +59,8 @@ class FrameLogs(Closing):
                 if found is not None:
                     log.close()  # opening it has made the new blocks, which the open one sees
                     return found
-                found = AppendedTopic(log, LedgerReader(paths.ledger), self._max_waiting, place)
+                ledger = LedgerReader(self._realm.carriers.journal(state, topic, broker))
+                found = AppendedTopic(log, ledger, self._max_waiting, place)
                 self._topics[topic, broker] = found
             return found
 

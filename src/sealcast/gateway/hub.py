@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Final
 
 from sealcast.broker.intake import FrameChecks
@@ -19,18 +18,18 @@ from sealcast.gateway.feeds import Feeds
 from sealcast.gateway.frames import FrameLogs
 from sealcast.gateway.joining import JoinRelay
 from sealcast.gateway.limits import GatewayLimits
-from sealcast.gateway.mail import Readers
+from sealcast.gateway.mail import LEDGER, Readers, place_of
 from sealcast.gateway.metrics import GatewayMetrics
 from sealcast.gateway.newest import NewestRegistry
 from sealcast.gateway.problems import Refusal
 from sealcast.gateway.streams import FollowedLedger
 from sealcast.gateway.work import Workers
 from sealcast.log.closing import Closing
+from sealcast.log.journal import KeptJournal
 from sealcast.telemetry.logs import JsonLog
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.handles import GatewayRealm
 from sealcast.trust.keys.identity import Identity
-from sealcast.trust.layout import TopicPaths
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Topic
 
@@ -59,8 +58,8 @@ class Hub(Closing):
         #: Whether it is about to stop.
         self.leaving = False
         self._waiting = Counter[str]()
-        self._readers: OrderedDict[Path, Readers] = OrderedDict()
-        self._journals: OrderedDict[Path, FollowedLedger] = OrderedDict()
+        self._readers: OrderedDict[Hashable, Readers] = OrderedDict()
+        self._journals: OrderedDict[Hashable, FollowedLedger] = OrderedDict()
         self.metrics.lags(self.lags)
         self.metrics.waiting.set_function(lambda: self.feeds.followers)
         self.metrics.version.set_function(lambda: self.newest.version)
@@ -103,26 +102,26 @@ class Hub(Closing):
             if not self._waiting[caller.name]:
                 del self._waiting[caller.name]
 
-    def readers(self, paths: TopicPaths, *, by_name: bool) -> Readers:
+    def readers(self, journal: KeptJournal, *, by_name: bool) -> Readers:
         """Whom the pieces of a ledger concern."""
-        found = self._readers.get(paths.root)
+        found = self._readers.get(journal.key)
         if found is None:
-            found = self._readers[paths.root] = Readers(paths, by_name=by_name)
+            found = self._readers[journal.key] = Readers(journal, by_name=by_name)
             while len(self._readers) > _LEDGERS:
                 self._readers.popitem(last=False)
-        self._readers.move_to_end(paths.root)
+        self._readers.move_to_end(journal.key)
         return found
 
-    def journal(self, paths: TopicPaths, *, by_name: bool) -> FollowedLedger:
+    async def journal(self, journal: KeptJournal, *, by_name: bool) -> FollowedLedger:
         """A ledger, prepared for those who follow it."""
-        feed, found = self.feeds.of(paths.ledger), self._journals.get(paths.root)
-        feed.look()
+        feed, found = self.feeds.of(place_of(journal, LEDGER)), self._journals.get(journal.key)
+        await feed.asked(self.workers)
         if found is None or found.feed is not feed:
-            made = found = self._journals[paths.root] = FollowedLedger(feed, paths, by_name=by_name)
+            made = found = self._journals[journal.key] = FollowedLedger(feed, journal, by_name=by_name)
             feed.prepare = lambda offset: made.record(offset, self.workers)
             while len(self._journals) > _LEDGERS:
                 self._journals.popitem(last=False)
-        self._journals.move_to_end(paths.root)
+        self._journals.move_to_end(journal.key)
         return found
 
     def trouble(self) -> str | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
@@ -25,12 +26,15 @@ from sealcast.gateway import access
 from sealcast.gateway.access import HOPS, MAIL, REPLAYS
 from sealcast.gateway.asked import ApiCall, BytesAnswer, CborAnswer
 from sealcast.gateway.callers import Caller
+from sealcast.gateway.feeds import CarriedPlace
 from sealcast.gateway.problems import forbidden
 from sealcast.log import files, suspended
 from sealcast.log.closing import Closing
 from sealcast.log.entry import PieceRef
+from sealcast.log.journal import DirectoryJournal, JournalLog, JournalPart, KeptJournal
 from sealcast.log.piece_reader import PieceReader, hop_reader, sealed_reader
-from sealcast.log.pieces import Pieces
+from sealcast.log.pieces import Pieces, PieceStore
+from sealcast.log.port import PartitionLog
 from sealcast.log.replays import Replays
 from sealcast.trust.layout import TopicPaths
 from sealcast.trust.realm.state import RealmState
@@ -40,12 +44,32 @@ from sealcast.wire.limits import MAX_PIECE_BYTES
 if TYPE_CHECKING:
     from sealcast.gateway.hub import Hub
 
-LEDGER, RESEALS = "ledger", "reseals"
+LEDGER: Final = "ledger"
+RESEALS: Final = "reseals"
 #: Pieces whose readers are remembered.
 _REMEMBERED: Final = 16_384
 #: Sent at a time: nobody's whole piece is in memory.
 _PART_BYTES: Final = 1 << 18
 _PLACE: Final = re.compile(r"([0-9]{4})-([0-9]{13})-")
+
+
+def kept_at(hub: Hub, state: RealmState, topic: str, broker: str, part: str) -> KeptJournal:
+    """A part of a topic at a broker: its ledger, and all that belongs to it."""
+    at: JournalPart = "hops" if part == HOPS else "replays" if part == REPLAYS else ""
+    return hub.realm.carriers.journal(state, topic, broker, at)
+
+
+def place_of(journal: KeptJournal, which: JournalLog) -> Path | CarriedPlace:
+    """Where one of its logs is."""
+    if isinstance(journal, DirectoryJournal):
+        return journal.root / which
+    return CarriedPlace((journal.key, which), lambda: _there(journal.log(which)))
+
+
+def _there(log: PartitionLog | None) -> PartitionLog:
+    if log is None:
+        raise NotFound("this log is not there")
+    return log
 
 
 def paths_of(hub: Hub, topic: str, broker: str, part: str) -> TopicPaths:
@@ -59,10 +83,10 @@ def paths_of(hub: Hub, topic: str, broker: str, part: str) -> TopicPaths:
 
 async def records(hub: Hub, asked: ApiCall) -> CborAnswer:
     """Records of a ledger, or notes on what was resealed."""
-    state, directory = hub.newest.seen.state, _journal(hub, asked)
+    state, place = hub.newest.seen.state, _journal(hub, asked)
     access.read_journal(state, asked.caller, asked.path["topic"], asked.path["part"])
-    feed, first = hub.feeds.of(directory), asked.number("from")
-    feed.look()
+    feed, first = hub.feeds.of(place), asked.number("from")
+    await feed.asked(hub.workers)
     if first >= feed.end:
         await asked.wait(feed.beyond(first))
         # What was its own when it began to wait may be nobody's by now.
@@ -73,17 +97,18 @@ async def records(hub: Hub, asked: ApiCall) -> CborAnswer:
 
 async def at(hub: Hub, asked: ApiCall) -> CborAnswer:
     """The first record of a time or later."""
-    state, directory = hub.newest.seen.state, _journal(hub, asked)
+    state, place = hub.newest.seen.state, _journal(hub, asked)
     access.read_journal(state, asked.caller, asked.path["topic"], asked.path["part"])
-    feed, time_us = hub.feeds.of(directory), asked.number("time_us")
+    feed, time_us = hub.feeds.of(place), asked.number("time_us")
     return CborAnswer({"offset": await hub.workers.run(lambda: feed.offset_at(time_us))})
 
 
-def _journal(hub: Hub, asked: ApiCall) -> Path:
+def _journal(hub: Hub, asked: ApiCall) -> Path | CarriedPlace:
     topic, broker, part = asked.path["topic"], asked.path["broker"], asked.path["part"]
-    hub.topic_at(hub.newest.seen.state, topic, broker)
-    paths = paths_of(hub, topic, broker, part)
-    return paths.ledger if asked.path["which"] == LEDGER else paths.ledger.with_name(RESEALS)
+    state = hub.newest.seen.state
+    hub.topic_at(state, topic, broker)
+    journal = kept_at(hub, state, topic, broker, part)
+    return place_of(journal, LEDGER if asked.path["which"] == LEDGER else RESEALS)
 
 
 # --- pieces -------------------------------------------------------------------------------------------
@@ -92,9 +117,9 @@ def _journal(hub: Hub, asked: ApiCall) -> Path:
 class Readers(Closing):
     """Whom the pieces of one ledger concern. For many threads."""
 
-    def __init__(self, paths: TopicPaths, *, by_name: bool) -> None:
-        self._reader: PieceReader[Any] = hop_reader(paths.root) if by_name else sealed_reader(paths.root)
-        self._pieces, self._by_name = Pieces(paths.pieces), by_name
+    def __init__(self, journal: KeptJournal, *, by_name: bool) -> None:
+        self._reader: PieceReader[Any] = hop_reader(journal) if by_name else sealed_reader(journal)
+        self._pieces, self._by_name = journal.pieces, by_name
         self._guard = threading.Lock()
         self._refs: OrderedDict[str, PieceRef] = OrderedDict()
         self._names: OrderedDict[str, frozenset[str]] = OrderedDict()
@@ -162,34 +187,49 @@ async def piece(hub: Hub, asked: ApiCall) -> BytesAnswer:
     state, topic, broker = hub.newest.seen.state, asked.path["topic"], asked.path["broker"]
     part, name = asked.path["part"], asked.path["name"]
     hub.topic_at(state, topic, broker)
-    paths, may = paths_of(hub, topic, broker, part), _may(hub, state, asked)
+    pieces, may = kept_at(hub, state, topic, broker, part).pieces, _may(hub, state, asked)
 
     def opened() -> BinaryIO:
         if not may():
             raise forbidden("nothing in this piece is for the caller")
-        path = Pieces(paths.pieces).path(name)
-        try:
-            return path.open("rb", buffering=0)
-        except FileNotFoundError:
-            raise NotFound("this piece is gone: another has taken its place, or it was never here") from None
-        except OSError as error:
-            raise files.trouble(error, path, "reading") from error
+        return _opened(pieces, name)
 
     file = await hub.workers.run(opened)
     size = min(os.fstat(file.fileno()).st_size, MAX_PIECE_BYTES)
     return BytesAnswer(size, _parts(hub, file, size))
 
 
+def _opened(pieces: PieceStore, name: str) -> BinaryIO:
+    gone = NotFound("this piece is gone: another has taken its place, or it was never here")
+    if not isinstance(pieces, Pieces):
+        try:
+            data = pieces.bytes_of(name)
+        except NotFound:
+            raise gone from None
+        # In a file that nobody else sees: not in memory for as long as its reader takes.
+        file = tempfile.TemporaryFile()  # noqa: SIM115
+        file.write(data)
+        file.flush()
+        return file
+    path = pieces.path(name)
+    try:
+        return path.open("rb", buffering=0)
+    except FileNotFoundError:
+        raise gone from None
+    except OSError as error:
+        raise files.trouble(error, path, "reading") from error
+
+
 def _may(hub: Hub, state: RealmState, asked: ApiCall) -> Callable[[], bool]:
     """Whether the caller may have a piece, to be asked by a thread."""
     topic, broker, part, name = (asked.path[each] for each in ("topic", "broker", "part", "name"))
-    paths = paths_of(hub, topic, broker, part)
     if part == REPLAYS:
         return lambda: _replayed_to(hub.realm.paths.topic(topic, broker).root, name, asked.caller)
     if not asked.caller.is_broker and not access.reads(state, asked.caller, topic):
         raise forbidden(f"{asked.caller.name!r} is no reader of topic {topic!r}")
     slot = state.slot_of(topic, asked.caller.name) if part == MAIL else None
-    readers = hub.readers(paths, by_name=part == HOPS or state.topic(topic).protection.overlay)
+    kept, by_name = kept_at(hub, state, topic, broker, part), part == HOPS or state.topic(topic).protection.overlay
+    readers = hub.readers(kept, by_name=by_name)
     return lambda: readers.concerns(name, asked.caller, slot)
 
 

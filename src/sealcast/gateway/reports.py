@@ -14,7 +14,7 @@ from sealcast.errors import FrameRejected, Misuse, NotFound, Rejected
 from sealcast.gateway import access
 from sealcast.gateway.access import HOPS
 from sealcast.gateway.asked import ApiCall, CborAnswer, NoAnswer
-from sealcast.gateway.mail import paths_of
+from sealcast.gateway.mail import kept_at, paths_of
 from sealcast.gateway.problems import Refusal, forbidden
 from sealcast.log.cursor import Cursor, CursorFile, Saved
 from sealcast.log.forwarded import ForwardedLog
@@ -71,7 +71,7 @@ async def cursor(hub: Hub, asked: ApiCall) -> NoAnswer:
 
     def work() -> None:
         file, at = CursorFile(paths.cursors, name, slot), Cursor(*place)
-        with LedgerReader(paths.ledger) as ledger, file.locked():
+        with LedgerReader(kept_at(hub, state, topic, broker, part)) as ledger, file.locked():
             if at.entry > ledger.end() or ledger.tag_before(at.entry) != tag:
                 raise Misuse("the report is not about this ledger")
             known = file.load()

@@ -17,13 +17,12 @@ from sealcast.gateway.access import HOPS, REPLAYS
 from sealcast.gateway.asked import ApiCall, StreamAnswer
 from sealcast.gateway.feeds import LogFeed
 from sealcast.gateway.limits import PAGE_BYTES
-from sealcast.gateway.mail import RESEALS, paths_of
+from sealcast.gateway.mail import RESEALS, kept_at, place_of
 from sealcast.gateway.work import Workers
 from sealcast.log.annals import MAX_NOTE_BYTES
 from sealcast.log.entry import Entry, PieceRef
-from sealcast.log.pieces import Pieces
+from sealcast.log.journal import KeptJournal
 from sealcast.log.port import Record
-from sealcast.trust.layout import TopicPaths
 from sealcast.wire import cbor, hops
 from sealcast.wire.limits import MAX_CBOR_ITEMS
 
@@ -71,8 +70,8 @@ class SentRecord:
 class FollowedLedger:
     """One ledger that is followed: its newest records, prepared."""
 
-    def __init__(self, feed: LogFeed, paths: TopicPaths, *, by_name: bool) -> None:
-        self.feed, self._pieces, self._by_name = feed, Pieces(paths.pieces), by_name
+    def __init__(self, feed: LogFeed, journal: KeptJournal, *, by_name: bool) -> None:
+        self.feed, self.journal, self._by_name = feed, journal, by_name
         self._kept: OrderedDict[int, SentRecord] = OrderedDict()
         self._turn = asyncio.Lock()
 
@@ -98,7 +97,7 @@ class FollowedLedger:
         if ref.size > MAX_SENT_PIECE:
             return SentPiece(ref, b"", None)
         try:
-            data = self._pieces.read(ref.name, ref.digest)
+            data = self.journal.pieces.read(ref.name, ref.digest)
             names = frozenset(hops.parse(data).recipients) if self._by_name else None
         except (NotFound, Corrupt, FrameRejected):
             # Another has taken its place, or it is damaged: the reader asks for what it misses, and is told.
@@ -123,12 +122,12 @@ async def follow(hub: Hub, asked: ApiCall) -> StreamAnswer:
     access.read_journal(state, asked.caller, topic, part)
     if part == REPLAYS:
         raise NotFound("replays are not followed")
-    paths = paths_of(hub, topic, broker, part)
-    journal = hub.journal(paths, by_name=part == HOPS or about.protection.overlay)
+    kept = kept_at(hub, state, topic, broker, part)
+    journal = await hub.journal(kept, by_name=part == HOPS or about.protection.overlay)
     first = asked.number("from")
     if first > journal.feed.end:
         raise NotFound(f"the log ends at {journal.feed.end}, and record {first} was asked for")
-    return StreamAnswer(_items(hub, asked, journal, hub.feeds.of(paths.ledger.with_name(RESEALS)), first))
+    return StreamAnswer(_items(hub, asked, journal, hub.feeds.of(place_of(kept, RESEALS)), first))
 
 
 async def _items(hub: Hub, asked: ApiCall, journal: FollowedLedger, reseals: LogFeed, at: int) -> AsyncIterator[bytes]:
@@ -139,9 +138,11 @@ async def _items(hub: Hub, asked: ApiCall, journal: FollowedLedger, reseals: Log
             # Whoever lost its place meanwhile is told nothing more.
             version, state = hub.newest.version, hub.newest.seen.state
             access.read_journal(state, hub.again(asked), topic, part)
+            if kept_at(hub, state, topic, asked.path["broker"], part).key != journal.journal.key:
+                return  # it was moved: whoever follows asks again, and follows it there
             slot = state.slot_of(topic, asked.caller.name)
         if beat:
-            reseals.look()
+            await reseals.asked(hub.workers)
             yield cbor.encode(["beat", feed.end])
         if known != reseals.end:
             known = reseals.end

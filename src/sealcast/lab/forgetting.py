@@ -24,7 +24,8 @@ from sealcast.errors import Misuse, NotFound, Rejected, Unavailable
 from sealcast.lab.theft.loot import Loot, steal
 from sealcast.lab.theft.reads import Reads
 from sealcast.lab.theft.tries import Tries
-from sealcast.log.ledger import LedgerReader, runs_already
+from sealcast.log.driver_lock import runs_already
+from sealcast.log.ledger import LedgerReader
 from sealcast.log.reseals import Removal
 from sealcast.overlay import routing
 from sealcast.pipeline import reseal

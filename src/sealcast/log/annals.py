@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -205,13 +206,27 @@ class Annals(TaggedLog[Note]):
         """Adds all of them, durable on return."""
         if not notes:
             return
-        files.make_directory(self.directory)
-        with files.locked(self.directory / "annals.lock"), EmbeddedLog(self.directory) as log:
+        with self._appending() as log:
             before, records = self._tag_before(log, log.end()), []
             for note in notes:
                 record, before = self._sealed(cbor.encode({1: note, 2: before}))
                 records.append(record)
             log.append(records)
+
+    @contextmanager
+    def _appending(self) -> Iterator[PartitionLog]:
+        """The log, which nobody else appends to meanwhile."""
+        writer = self._place.writer() if isinstance(self._place, LogPlace) else None
+        if writer is not None:
+            try:
+                writer.fence()
+                yield writer
+            finally:
+                writer.close()
+            return
+        files.make_directory(self.directory)
+        with files.locked(self.directory / "annals.lock"), EmbeddedLog(self.directory) as log:
+            yield log
 
     def _parse(self, record: Record) -> Note:
         body, tag = self._unsealed(record, "note")

@@ -28,10 +28,12 @@ from sealcast.log.layout import check_sizes, check_span
 from sealcast.log.port import Record
 from sealcast.log.segment import gone
 
-#: Kinds of records: one of many writers', one of the one writer's, and its word that it is the writer now.
+#: Kinds of records: one of many writers', one of the one writer's, its word that it is the writer now, with its term if
+#: it has one, and a part of a piece.
 SHARED: Final = 0
 NUMBERED: Final = 1
 FENCE: Final = 2
+PART: Final = 3
 
 _HEAD: Final = struct.Struct(">3sBQQ")
 _MAGIC: Final = b"SC1"

@@ -114,6 +114,10 @@ class Placement(NamedTuple):
 class Carrier(Protocol):
     """One carrier, as one process reaches it."""
 
+    @property
+    def shown(self) -> str:
+        """As messages call it."""
+
     def partition(self, name: str, number: int) -> CarrierPartition:
         """A partition of a topic, which need not be looked for before it is used."""
 
@@ -122,6 +126,9 @@ class Carrier(Protocol):
 
     def create(self, name: str, placement: Placement) -> None:
         """Makes a topic that keeps the promises of the port."""
+
+    def remove(self, name: str) -> None:
+        """Removes a topic, with all that is in it; nothing if there is none of that name."""
 
     def check(self, name: str) -> None:
         """Misuse, saying what to set, if an existing topic cannot keep the promises of the port."""

@@ -6,19 +6,22 @@ other, and each piece by the digest that its record names (`annals.py`, `piece_r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
-from sealcast.errors import Rejected
+from sealcast.errors import Locked, Rejected
 from sealcast.log import frontier
-from sealcast.log.embedded import EmbeddedLog
+from sealcast.log.embedded import EmbeddedLog, Moved
 from sealcast.log.notices import Notices
-from sealcast.log.pieces import Pieces
-from sealcast.log.port import PartitionLog
+from sealcast.log.pieces import Pieces, PieceStore
+from sealcast.log.port import PartitionLog, TermedLog
 
 #: The logs of a journal.
 JournalLog = Literal["ledger", "reseals"]
+#: In a journal's directory, when a carrier has it.
+MOVED: Final = "moved"
 #: Which journal of a topic at a broker: what was delivered, what a broker of a tree hands on, what was replayed.
 JournalPart = Literal["", "hops", "replays"]
 
@@ -50,6 +53,37 @@ class Journal(Protocol):
         """Returns when the ledger may have more than `known` records, and in any case when the time is over."""
 
 
+class Turn:
+    """Who of several machines may do something. Here: whoever is on this one, where locks keep others out."""
+
+    def taken(self) -> Locked | None:
+        """What `held` would raise now, if anything."""
+        return None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Locked while another machine has it."""
+        yield
+
+
+class KeptJournal(Journal, Protocol):
+    """A journal as its broker reaches it, and whoever is where its broker is."""
+
+    @property
+    def pieces(self) -> PieceStore: ...
+
+    @property
+    def key(self) -> Hashable:
+        """The same for the same journal."""
+
+    @property
+    def turn(self) -> Turn:
+        """Who of all machines may run its topic."""
+
+    def writer(self, which: JournalLog) -> TermedLog | None:
+        """One of its logs, to append to; None where it is a directory's, which has locks."""
+
+
 class DirectoryJournal:
     """A journal in a directory of this machine: `ledger/`, `reseals/` and `pieces/`."""
 
@@ -61,16 +95,33 @@ class DirectoryJournal:
     def shown(self) -> str:
         return str(self.root)
 
+    @property
+    def key(self) -> Path:
+        return self.root
+
+    @property
+    def turn(self) -> Turn:
+        return Turn()
+
+    @property
+    def pieces(self) -> Pieces:
+        return Pieces(self.root / "pieces")
+
     def log(self, which: JournalLog) -> PartitionLog | None:
         return open_log(self.root / which)
 
+    def writer(self, which: JournalLog) -> None:
+        return None
+
     def piece(self, name: str) -> bytes:
-        return Pieces(self.root / "pieces").bytes_of(name)
+        return self.pieces.bytes_of(name)
 
     def pinned(self, version: int, chain: bytes, /) -> None:
         """The registry is as near as the ledger."""
 
     def wait(self, known: int, seconds: float) -> None:
+        if (self.root / MOVED).exists():
+            raise Moved(f"{self.root} has no ledger any more: the topic was moved", hint="open the topic again")
         self._notices.wait(seconds)
 
 
@@ -79,10 +130,17 @@ class LogPlace(NamedTuple):
 
     shown: str
     open: Callable[[], PartitionLog | None]
+    #: Where its broker appends to it; None where it does not, or not in this way.
+    writer: Callable[[], TermedLog | None] = lambda: None
 
     @classmethod
     def of(cls, journal: Journal, which: JournalLog) -> LogPlace:
         return cls(f"{journal.shown}/{which}", lambda: journal.log(which))
+
+    @classmethod
+    def kept(cls, journal: KeptJournal, which: JournalLog) -> LogPlace:
+        """To be appended to, too."""
+        return cls.of(journal, which)._replace(writer=lambda: journal.writer(which))
 
 
 def open_log(directory: Path) -> EmbeddedLog | None:

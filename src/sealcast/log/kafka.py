@@ -180,6 +180,13 @@ class KafkaCarrier(Closing, Unpicklable):
         while self.partitions(name) is None and time.monotonic() < end:
             time.sleep(0.05)
 
+    def remove(self, name: str) -> None:
+        try:
+            self.admin().delete_topics([checked_name(name)], operation_timeout=self.patience_s)[name].result()
+        except KafkaException as error:
+            if error.args[0].code() not in _UNKNOWN:
+                raise self.trouble(error, name) from None
+
     def check(self, name: str) -> None:
         resource = ConfigResource(ConfigResource.Type.TOPIC, checked_name(name))
         try:

@@ -17,6 +17,7 @@ from sealcast.errors import Misuse
 from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.forwarded import BrokerTopic
+from sealcast.log.journal import Journal
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.outbox import OutboxTopic
 from sealcast.log.port import Record
@@ -103,7 +104,7 @@ class LaneLog(Protocol):
 class LocalLaneLog(Closing):
     """A partition of a log on this machine."""
 
-    def __init__(self, log: BrokerTopic | OutboxTopic, number: int, ledger: Path) -> None:
+    def __init__(self, log: BrokerTopic | OutboxTopic, number: int, ledger: Path | Journal) -> None:
         """`number` counts the partitions that publishers append to; `ledger` is of whoever takes the frames."""
         self._topic, self._ledger = log, LedgerReader(ledger)
         self.partition = log.own[number]

@@ -13,7 +13,6 @@ subscriber's cursor remember how far it was, and both refuse a ledger that is sh
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,21 +21,19 @@ from pathlib import Path
 from typing import Final
 
 from sealcast.errors import Corrupt, FrameRejected, Locked, Misuse, NotFound, Unavailable
-from sealcast.log import files
+from sealcast.log import driver_lock, files
 from sealcast.log.annals import GENESIS as GENESIS
 from sealcast.log.annals import TaggedLog, TaggedRecord, VerifiedBy
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.entry import Entry, PieceRef
-from sealcast.log.journal import Journal, LogPlace
+from sealcast.log.journal import Journal, KeptJournal, LogPlace, Turn
 from sealcast.log.offsets import PinnedOffset, check_continuity
-from sealcast.log.pieces import Pieces
-from sealcast.log.port import Record
+from sealcast.log.pieces import PieceStore
+from sealcast.log.port import Record, TermedLog
 from sealcast.log.reseals import Resealed, Reseals
 from sealcast.primitives.secrets import Secret
 
 _CONTEXT: Final = b"sealcast ledger record 1"
-_HOLDER_BYTES: Final = 64
-_DRIVER_LOCK: Final = "driver.lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +127,22 @@ class LedgerReader(TaggedLog[Committed]):
 
 
 class Ledger(LedgerReader):
-    """The broker's ledger, to commit to."""
+    """The broker's ledger, to commit to. Its locks are in a directory, its records there or on a carrier."""
 
-    def __init__(self, directory: Path | str, key: Secret) -> None:
-        super().__init__(directory, key)
-        self._log = self._writable = EmbeddedLog(self.directory)
-        self._commit_lock = files.FileLock(self.directory / "commit.lock")
+    def __init__(self, directory: Path | str, key: Secret, journal: KeptJournal | None = None) -> None:
+        self._locks, self._turn = Path(directory), Turn() if journal is None else journal.turn
+        #: Where a carrier keeps the records: who its writer is, the carrier knows (`port.TermedLog`).
+        self._fenced = None if journal is None else journal.writer("ledger")
+        self._writable: EmbeddedLog | TermedLog
+        if journal is None or self._fenced is None:
+            super().__init__(self._locks, key)
+            self._log = self._writable = EmbeddedLog(self._locks)
+        else:
+            super().__init__(journal, key)
+            self.reseals = Reseals(LogPlace.kept(journal, "reseals"), key)
+            self._log = self._writable = self._fenced
+            files.make_directory(self._locks)
+        self._commit_lock = files.FileLock(self._locks / "commit.lock")
 
     def commit(self, entry: Entry, term: str | None = None) -> bool:
         """Append the batch: when this returns, it is committed. False when the very same was committed before.
@@ -144,14 +151,24 @@ class Ledger(LedgerReader):
         """
         with self._commit_lock:
             self._check_term(term)
-            last = self.last()
-            known = self._find(entry, last)
-            if known is not None:
-                return self._same(entry, known)
-            check_continuity(self, entry.start, entry.end)
-            body = entry.encode(last.tag if last else GENESIS)
-            self._writable.append([self._sealed(body)[0]])
-            return True
+            try:
+                return self._commit(entry, term)
+            except Locked:
+                if self._fenced is None or term is None:
+                    raise
+                # Another process of the same pipeline may have been the writer meanwhile: if so, the term is the same.
+                return self._commit(entry, term)
+
+    def _commit(self, entry: Entry, term: str | None) -> bool:
+        self._hold(term)
+        last = self.last()
+        known = self._find(entry, last)
+        if known is not None:
+            return self._same(entry, known)
+        check_continuity(self, entry.start, entry.end)
+        body = entry.encode(last.tag if last else GENESIS)
+        self._writable.append([self._sealed(body)[0]])
+        return True
 
     def _find(self, entry: Entry, last: Committed | None) -> Committed | None:
         """The record of the same batch of the same query. A query's batch numbers only grow: the search is short."""
@@ -172,7 +189,15 @@ class Ledger(LedgerReader):
             )
         return False
 
-    def collect(self, pieces: Pieces, batch_began_us: int, term: str | None = None) -> list[str]:
+    def _hold(self, term: str | None) -> None:
+        """Becomes the writer of a log on a carrier, in a term that has begun, or in one of its own."""
+        if self._fenced is not None and not self._fenced.writes:
+            if term is None:
+                self._fenced.fence(os.urandom(8).hex().encode())
+            else:
+                self._fenced.resume(term.encode())
+
+    def collect(self, pieces: PieceStore, batch_began_us: int, term: str | None = None) -> list[str]:
         """Delete staged pieces that no record names; their names. The driver calls it, with no other batch under way.
 
         What the running batch stages is younger than the moment it began, and stays.
@@ -186,7 +211,7 @@ class Ledger(LedgerReader):
                 pieces.remove(garbage)
         return sorted(garbage)
 
-    def reseal(self, resealed: Resealed, pieces: Pieces) -> bool:
+    def reseal(self, resealed: Resealed, pieces: PieceStore) -> bool:
         """Let pieces that are staged take the place of a record's: when this returns, they have. False when they, or
         others of a later epoch, had.
 
@@ -194,12 +219,12 @@ class Ledger(LedgerReader):
         """
         with self._commit_lock:
             known = self.at(resealed.record)
-            _exchanged(replace(known, entry=known.as_committed), resealed, f"{self.directory}: record {known.index}")
+            _exchanged(replace(known, entry=known.as_committed), resealed, f"{self.shown}: record {known.index}")
             newer = known.resealed is not None and known.resealed.epoch > resealed.epoch
             if newer or known.entry.pieces == resealed.pieces:
                 return False
             for ref in set(resealed.pieces).difference(known.entry.pieces):
-                if not pieces.path(ref.name).exists():
+                if not pieces.has(ref.name):
                     raise Unavailable(f"{ref.name} was collected before it was named", hint="try again")
             self.reseals.add(resealed)
             return True
@@ -219,35 +244,14 @@ class Ledger(LedgerReader):
         The lock goes with the driver, but what a killed driver leaves behind, its JVM and workers, may live for seconds
         and go on committing or cleaning up. The next holder begins a new term, after which theirs is over.
         """
-        path, term = self._driver_lock, os.urandom(8).hex()
-        with files.named(path, "opening"):
-            fd = os.open(path, os.O_RDWR | os.O_CREAT, files.FILE_MODE)
-        try:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise _run_by_another(self.directory, fd) from None
-            with self._commit_lock, files.named(path, "writing"):
-                # One write of always the same length: whoever reads it meanwhile sees the old or the new.
-                os.pwrite(fd, f"{os.getpid():>10} {term}\n".encode(), 0)
+        with driver_lock.held(self._locks, self._commit_lock) as term, self._turn.held():
+            if self._fenced is not None:
+                self._fenced.fence(term.encode())
             yield term
-        finally:
-            os.close(fd)
-
-    @property
-    def _driver_lock(self) -> Path:
-        return self.directory / _DRIVER_LOCK
 
     def _check_term(self, term: str | None) -> None:
-        if term is None:
-            return
-        with files.named(self._driver_lock, "reading"):
-            holder, current = _holder(self._driver_lock.read_bytes())
-        if current != term:
-            raise Locked(
-                f"process {holder} has taken over {self.directory.parent} since this pipeline began; "
-                "it commits nothing more"
-            )
+        if term is not None:
+            driver_lock.check_term(self._locks, term)
 
     def close(self) -> None:
         self._commit_lock.close()
@@ -262,44 +266,3 @@ def _exchanged(committed: Committed, resealed: Resealed, where: str) -> Committe
         raise Corrupt(f"{where} and the note on its resealed pieces do not belong together")
     entry = replace(committed.entry, pieces=resealed.pieces)
     return replace(committed, entry=entry, resealed=resealed, committed_pieces=before)
-
-
-@contextmanager
-def kept_from_running(directory: Path) -> Iterator[None]:
-    """Nobody begins to run the topic of the ledger in this directory meanwhile; Locked if somebody runs it."""
-    files.make_directory(directory)
-    with files.opened(directory / _DRIVER_LOCK, os.O_RDWR | os.O_CREAT) as fd:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _run_by_another(directory, fd) from None
-        yield
-
-
-def runs_already(directory: Path) -> Locked | None:
-    """What `exclusive` would raise for the ledger in this directory now; None if nobody runs it. No promise: only
-    `exclusive` holds it. For a moment this looks like a pipeline to one that starts at the same time."""
-    try:
-        fd = os.open(directory / _DRIVER_LOCK, os.O_RDONLY)
-    except OSError:
-        return None  # it never ran, or `exclusive` will say what is wrong
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _run_by_another(directory, fd)
-    finally:
-        os.close(fd)
-    return None
-
-
-def _run_by_another(directory: Path, fd: int) -> Locked:
-    holder, _ = _holder(os.pread(fd, _HOLDER_BYTES, 0))
-    return Locked(
-        f"{directory.parent} is being run by process {holder}", hint="one pipeline runs a topic: stop that one first"
-    )
-
-
-def _holder(raw: bytes) -> tuple[str, str]:
-    """The process that runs the topic, or ran it last, and its term."""
-    words = raw.decode("ascii", "replace").split()
-    return (words[0], words[1]) if len(words) == 2 else ("unknown", "")

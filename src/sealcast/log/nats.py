@@ -157,6 +157,19 @@ class NatsCarrier(Closing, Unpicklable):
 
         self.ask(make())
 
+    def remove(self, name: str) -> None:
+        async def delete(number: int) -> None:
+            try:
+                await (await self.streams()).delete_stream(stream_of(name, number))
+            except NotFoundError:
+                return
+            except (NatsError, TimeoutError, OSError) as error:
+                raise self.trouble(error, name) from None
+
+        # The last one first: how many there are is counted from the first on.
+        for number in reversed(range(self.partitions(name) or 0)):
+            self.ask(delete(number))
+
     def check(self, name: str) -> None:
         async def configured() -> StreamConfig:
             try:

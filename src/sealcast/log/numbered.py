@@ -5,6 +5,11 @@
 Fencing costs positions: a transaction of Kafka ends with a mark, a new writer on NATS begins with one. So positions are
 not numbers here. A reader finds number n without reading all before it: of n records after a known place, none comes
 before n positions, so it leaps there, looks which number that is, and leaps on.
+
+A writer may be several processes, one after the other: a pipeline's driver becomes the writer, and another process of
+the pipeline appends. They know each other by a term. Whoever begins one (`fence`) writes it into the log, and whoever
+goes on with it (`resume`) becomes the writer first and reads then whether the term is still the newest. So the order of
+terms is the carrier's order of records, and a process of an older term finds out before it appends anything.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sealcast.errors import Corrupt, Locked
-from sealcast.log.carried import NUMBERED, RecordHead
+from sealcast.log.carried import FENCE, NUMBERED, RecordHead
 from sealcast.log.carriers import CarrierPartition
 from sealcast.log.closing import Closing
 from sealcast.log.layout import check_sizes, check_span
@@ -51,29 +56,55 @@ class NumberedLog(Closing):
 
     # --- writing ---------------------------------------------------------------------------------
 
-    def fence(self) -> None:
+    def fence(self, term: bytes = b"") -> None:
+        """`port.FencedLog`; with a term, that one begins."""
         with self._guard:
             self._writes = False
             self._partition.become_writer()
+            if term:
+                head = RecordHead(FENCE, time.time_ns() // 1000, 0).sealed(term)
+                self._partition.append_alone([(head, term)])
             self._next = self.end()
             self._writes = True
 
+    def resume(self, term: bytes) -> None:
+        """Become its writer in a term that has begun; Locked when another one has begun since."""
+        with self._guard:
+            self._writes = False
+            self._partition.become_writer()
+            # Read after it became the writer: no term begins now without ending that.
+            if self.term() != term:
+                raise Locked(f"{self.shown} has another writer since: another term has begun")
+            self._next = self.end()
+            self._writes = True
+
+    @property
+    def writes(self) -> bool:
+        """Whether this is the writer, as far as it knows."""
+        return self._writes
+
     def append(self, records: Sequence[bytes]) -> range:
-        check_sizes(records)
+        now = max(time.time_ns() // 1000, self._tail[2], self._written_us)
+        return self.copy([(now, data) for data in records])
+
+    def copy(self, records: Sequence[tuple[int, bytes]]) -> range:
+        """Appends records that were another log's, with the times that they had there; times ascend."""
+        check_sizes([data for _, data in records])
         with self._guard:
             if not self._writes:
                 raise Locked(f"{self.shown} has another writer, or none", hint="become its writer first")
             first = self._next  # its own count: nobody else has written since it became the writer
-            now = max(time.time_ns() // 1000, self._tail[2], self._written_us)
-            heads = [RecordHead(NUMBERED, now, first + i).sealed(data) for i, data in enumerate(records)]
+            heads = [RecordHead(NUMBERED, at, first + i).sealed(data) for i, (at, data) in enumerate(records)]
             try:
-                positions = self._partition.append_alone(list(zip(heads, records, strict=True)))
+                positions = self._partition.append_alone(
+                    [(head, data) for head, (_, data) in zip(heads, records, strict=True)]
+                )
             except BaseException:
                 # What became of it nobody knows here: whoever goes on becomes the writer anew, and looks.
                 self._writes = False
                 raise
             self._remember(first, positions[0])
-            self._next, self._written_us = first + len(records), now
+            self._next, self._written_us = first + len(records), records[-1][0]
             return range(first, first + len(records))
 
     # --- reading ---------------------------------------------------------------------------------
@@ -99,13 +130,29 @@ class NumberedLog(Closing):
         while True:
             begin = max(first, self._tail[0], past - looked)
             last = None
-            for last in self._records(begin, past):  # noqa: B007
-                pass
+            for found in self._records(begin, past):
+                if last is not None and found[0].offset != last[0].offset + 1:
+                    raise self._misplaced(found[0].offset, last[0].offset + 1, found[1])
+                last = found
             if last is not None:
                 self._remember(last[0].offset, last[1])
                 return last[0].offset, last[0].time_us
             if begin <= max(first, self._tail[0]):
                 return self._tail[1], self._tail[2]
+            looked *= 16
+
+    def term(self) -> bytes:
+        """The newest term that has begun; empty where none has."""
+        first, past = self._partition.bounds()
+        looked = _TAIL
+        while True:
+            begin, found = max(first, past - looked), b""
+            for stored in self._partition.fetch(begin, past) if begin < past else ():
+                head = RecordHead.read(stored, f"{self.shown}: position {stored.position}")
+                if head is not None and head.kind == FENCE and stored.data:
+                    found = stored.data
+            if found or begin <= first:
+                return found
             looked *= 16
 
     def read(self, start: int, end: int | None = None, max_bytes: int | None = None) -> Iterator[Record]:
@@ -122,10 +169,7 @@ class NumberedLog(Closing):
         expected, taken, past = start, 0, self._partition.bounds()[1]
         for record, position in self._records(self._find(start), past):
             if record.offset != expected:
-                raise Corrupt(
-                    f"{self.shown}: record {record.offset} is where record {expected} should be (position {position})",
-                    hint="the carrier lost, repeated or moved records: bring back the replica that has them",
-                )
+                raise self._misplaced(record.offset, expected, position)
             if max_bytes is not None and taken and taken + len(record.data) > max_bytes:
                 return
             taken += len(record.data)
@@ -135,6 +179,12 @@ class NumberedLog(Closing):
                 self._remember(record.offset, position)
                 return
         raise Corrupt(f"{self.shown}: record {expected} is missing", hint="the carrier lost or withholds it")
+
+    def _misplaced(self, number: int, expected: int, position: int) -> Corrupt:
+        return Corrupt(
+            f"{self.shown}: record {number} is where record {expected} should be (position {position})",
+            hint="the carrier lost, repeated or moved records: bring back the replica that has them",
+        )
 
     def _find(self, number: int) -> int:
         """A position from which on the record of that number is the first."""

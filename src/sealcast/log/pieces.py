@@ -1,4 +1,4 @@
-"""Sealed pieces as files: staged by tasks, named by the ledger, immutable.
+"""Sealed pieces: staged by tasks, named by the ledger, immutable. As files; `carried_pieces` has them on a carrier.
 
 A task writes its piece under a temporary name, syncs, and renames it to a name made of its offset range and its
 digest. A task that is run again makes the same bytes, or others that say the same, under another name: doing it twice
@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log import files
@@ -35,6 +35,41 @@ class StagedPiece:
     size: int
 
 
+class PieceStore(Protocol):
+    """The pieces of a topic, wherever they are kept."""
+
+    def stage(self, partition: int, first: int, end: int, data: bytes) -> StagedPiece:
+        """Keep the piece made from frames `first` to before `end` of a partition, durably."""
+
+    def read(self, name: str, digest: bytes) -> bytes:
+        """The bytes of a piece, verified."""
+
+    def bytes_of(self, name: str) -> bytes:
+        """The bytes of a piece, whatever they are; NotFound if there is none of that name."""
+
+    def has(self, name: str) -> bool:
+        """Whether there is a piece of that name."""
+
+    def names(self) -> list[str]:
+        """Every piece, committed or not, by partition and offset."""
+
+    def untouched_since(self, time_us: int) -> list[str]:
+        """Pieces that nobody has touched since that time: perhaps garbage."""
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete pieces. `Ledger.collect` calls this, and knows which are garbage."""
+
+
+def described(partition: int, first: int, end: int, data: bytes) -> StagedPiece:
+    """How the piece made from frames `first` to before `end` of a partition is called."""
+    if not 0 <= first < end or partition < 0:
+        raise Misuse(f"a piece covers at least one frame, not {first} to {end} of partition {partition}")
+    if not 0 < len(data) <= MAX_PIECE_BYTES:
+        raise Misuse(f"a piece has 1 to {MAX_PIECE_BYTES} bytes, not {len(data)}")
+    digest = hashlib.sha256(data).digest()
+    return StagedPiece(f"{partition:04}-{first:013}-{end:013}-{digest.hex()[:16]}.piece", digest, len(data))
+
+
 class Pieces:
     """The pieces of a topic, in a directory of their own."""
 
@@ -43,12 +78,7 @@ class Pieces:
 
     def stage(self, partition: int, first: int, end: int, data: bytes) -> StagedPiece:
         """Write the piece made from frames `first` to before `end` of a partition, durably."""
-        if not 0 <= first < end or partition < 0:
-            raise Misuse(f"a piece covers at least one frame, not {first} to {end} of partition {partition}")
-        if not 0 < len(data) <= MAX_PIECE_BYTES:
-            raise Misuse(f"a piece has 1 to {MAX_PIECE_BYTES} bytes, not {len(data)}")
-        digest = hashlib.sha256(data).digest()
-        staged = StagedPiece(f"{partition:04}-{first:013}-{end:013}-{digest.hex()[:16]}.piece", digest, len(data))
+        staged = described(partition, first, end, data)
         files.make_directory(self.directory)
         if not self._settle(staged):
             files.replace_file(self.directory / staged.name, data)
@@ -85,6 +115,9 @@ class Pieces:
             if size > MAX_PIECE_BYTES:
                 raise Corrupt(f"{path} has {size} bytes; a piece has at most {MAX_PIECE_BYTES}")
             return file.read(size)
+
+    def has(self, name: str) -> bool:
+        return self.path(name).exists()
 
     def path(self, name: str) -> Path:
         return self.directory / checked_name(name)

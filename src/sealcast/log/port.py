@@ -91,6 +91,21 @@ class FencedLog(PartitionLog, Protocol):
 
 
 @runtime_checkable
+class TermedLog(FencedLog, Protocol):
+    """A log whose writer may be several processes, one after the other, which know each other by a term."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether this is the writer, as far as it knows."""
+
+    def fence(self, term: bytes = b"") -> None:
+        """The same; with a term, that one begins."""
+
+    def resume(self, term: bytes) -> None:
+        """Become its writer in a term that has begun; Locked when another one has begun since."""
+
+
+@runtime_checkable
 class TopicLog(Protocol):
     """A topic's log: its partitions, numbered from 0."""
 

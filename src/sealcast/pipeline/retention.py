@@ -19,7 +19,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Final, Self
 
@@ -81,7 +81,7 @@ class Retainer(Closing):
         if kept_us is None or not (paths.frames_root.is_dir() and paths.ledger.is_dir()):
             return 0
         removed, slice_us = 0, kept_us // _SLICES
-        ledger = LedgerReader(paths.ledger)
+        ledger = LedgerReader(self._realm.journal(name.topic, name.broker))
         try:
             young, old = (_taken_by(ledger, now_us - age) for age in (slice_us, kept_us - _EARLIER * slice_us))
             with self._realm.frames(name.topic, name.broker) as log:
@@ -117,7 +117,8 @@ class Retainer(Closing):
         # The newest is kept in any case, and the one before it until an epoch has come by the newest and gone.
         if not about.parameters.forgets or len(keys.numbers(about)) < 2 or not paths.ledger.is_dir():
             return []
-        with closing(LedgerReader(paths.ledger)) as ledger, self._realm.frames(name.topic, name.broker) as log:
+        journal = self._realm.journal(name.topic, name.broker)
+        with LedgerReader(journal) as ledger, self._realm.frames(name.topic, name.broker) as log:
             starts = {p: log.partition(p).start() for p in range(log.partitions)}
             return keys.forget(state, name.topic, before=first_kept(about, ledger, starts, now_us))
 

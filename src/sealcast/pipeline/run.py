@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from sealcast.broker.lag import lags_at
 from sealcast.errors import Locked, Misuse, SealcastError
-from sealcast.log.ledger import runs_already
+from sealcast.log.driver_lock import runs_already
 from sealcast.overlay.relay import Relay, brokers_here
 from sealcast.pipeline.failures import explained
 from sealcast.pipeline.metrics import Metrics
@@ -28,7 +28,7 @@ from sealcast.pipeline.session import session
 from sealcast.pipeline.sources import batch_tasks
 from sealcast.protections.frame_steps import FramesStep, MatchingStep
 from sealcast.protections.port import broker_side
-from sealcast.protections.steps import StepName
+from sealcast.protections.steps import OpenStep, StepName
 from sealcast.trust.handles import BrokerRealm
 
 _CONNECT: Final = "pyspark.sql.connect."
@@ -161,10 +161,14 @@ def refuse_second_run(queries: Sequence[Query]) -> None:
 def taken(queries: Sequence[Query]) -> list[Locked | None]:
     """Who else runs each of these queries, if anybody does. Whatever is wrong is left for `start` to say."""
     try:
-        ledgers = [[name.open().paths.ledger for name in query.names] for query in queries]
+        steps = [[name.open() for name in query.names] for query in queries]
+        return [next(filter(None, map(_taken, each)), None) for each in steps]
     except SealcastError:
         return []
-    return [next(filter(None, map(runs_already, each)), None) for each in ledgers]
+
+
+def _taken(step: OpenStep) -> Locked | None:
+    return runs_already(step.paths.ledger) or step.journal.turn.taken()
 
 
 def _retainer(realm: BrokerRealm, topics: Sequence[str], node: str | None) -> Retainer:

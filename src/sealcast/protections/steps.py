@@ -27,9 +27,10 @@ import pyarrow as pa
 from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log import suspended
 from sealcast.log.entry import Entry
+from sealcast.log.journal import KeptJournal
 from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
-from sealcast.log.pieces import Pieces
+from sealcast.log.pieces import PieceStore
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.protections import port
 from sealcast.trust.handles import BrokerRealm
@@ -137,7 +138,6 @@ class OpenStep(Unpicklable, ABC):
         self.where = here(name.realm)
         self.realm = _realm(name.realm, self.where)
         self.about: Topic = self.realm.state().topic(name.topic)
-        self.pieces = Pieces(self.paths.pieces)
 
     @classmethod
     def of(cls, name: StepName) -> Self:
@@ -179,9 +179,18 @@ class OpenStep(Unpicklable, ABC):
     def journal_key(self) -> Secret:
         """For the ledger and for what Spark keeps for this step."""
 
+    @property
+    def journal(self) -> KeptJournal:
+        """Where its ledger and its pieces are."""
+        return self.realm.journal(self.name.topic, self.name.broker)
+
+    @cached_property
+    def pieces(self) -> PieceStore:
+        return self.journal.pieces
+
     @cached_property
     def ledger(self) -> Ledger:
-        return Ledger(self.paths.ledger, self.journal_key)
+        return Ledger(self.paths.ledger, self.journal_key, self.journal)
 
     def committed(self) -> PinnedOffset:
         """How far the ledger says that the step came."""

@@ -24,6 +24,7 @@ from typing import Any, Self
 
 from sealcast.errors import Corrupt, Misuse, NotFound, Unavailable
 from sealcast.log.forwarded import BrokerTopic
+from sealcast.log.journal import JournalPart, KeptJournal
 from sealcast.log.outbox import OutboxTopic
 from sealcast.transports.address import GatewayAddress
 from sealcast.trust import homes, layout
@@ -42,6 +43,7 @@ from sealcast.trust.site import Elsewhere, LocalSite, Member, RealmSite, Site
 from sealcast.trust.snapshots import Snapshots
 from sealcast.trust.statements import Author, AuthorKeys, Judge
 from sealcast.trust.tokens import gates
+from sealcast.trust.turns import turn_of
 
 
 class OpenRealm:
@@ -61,10 +63,11 @@ class OpenRealm:
         self.at_hand = mark.at_hand
         self.clock = clock
         #: Servers that keep logs for the realm.
-        self.carriers = Carriers(self.paths)
+        where = mark.registry_address(self.paths)
+        self.carriers = Carriers(self.paths, lambda what: turn_of(where, f"{what} of realm {mark.name}", mark.id))
         #: Where the realm's shared things are; what is one's own is in `paths`.
         self.site = self._site(mark)
-        judge, keys, where = Judge(mark.id, mark.root), AuthorKeys(self.author), mark.registry_address(self.paths)
+        judge, keys = Judge(mark.id, mark.root), AuthorKeys(self.author)
         snapshots = Snapshots(self.paths.root, mark.id, mark.root)
         self.registry = Registry(where, mark.id, clock, judge, keys, self.site.registry, snapshots)
 
@@ -129,6 +132,10 @@ class OpenRealm:
     def frames(self, topic: str, broker: str = FIRST_BROKER, *, read_only: bool = False) -> BrokerTopic:
         """A topic's frame log at one of its brokers."""
         return self.carriers.frames(self.state(), topic, broker, read_only=read_only)
+
+    def journal(self, topic: str, broker: str = FIRST_BROKER, part: JournalPart = "") -> KeptJournal:
+        """A topic's ledger at one of its brokers, with all that belongs to it: for who is where the broker is."""
+        return self.carriers.journal(self.state(), topic, broker, part)
 
     def outbox(self, topic: str, publisher: str, *, read_only: bool = False) -> OutboxTopic:
         """A publisher's own log on a topic that peers carry."""

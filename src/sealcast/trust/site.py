@@ -18,7 +18,7 @@ from sealcast.log import suspended
 from sealcast.log.control_topics import ControlPlane, ServingPlane
 from sealcast.log.cursor import Saved
 from sealcast.log.forwarded import BrokerTopic, ForwardedLog
-from sealcast.log.journal import DirectoryJournal, Journal, JournalPart
+from sealcast.log.journal import Journal, JournalPart
 from sealcast.log.lane_log import LaneLog, LocalLaneLog
 from sealcast.log.post_log import PostLog
 from sealcast.log.suspended import SuspensionNote
@@ -144,10 +144,10 @@ class LocalSite:
         return open_store(self._mark.registry_address(self._paths))
 
     def frames(self, state: RealmState, topic: str, broker: str, number: int) -> LaneLog:
-        return LocalLaneLog(self._log(state, topic, broker), number, self._paths.topic(topic, broker).ledger)
+        return LocalLaneLog(self._log(state, topic, broker), number, self._carriers.journal(state, topic, broker))
 
     def journal(self, topic: str, broker: str, part: JournalPart = "", patience_s: float | None = None) -> Journal:
-        return DirectoryJournal(self._paths.topic(topic, broker).root / part)
+        return self._carriers.journal(self._state(), topic, broker, part)
 
     def forwarded(self, topic: str, broker: str, partition: int) -> ForwardedLog:
         return self._log(self._state(), topic, broker).forwarded(partition)

@@ -26,7 +26,6 @@ from sealcast.protections.witness.mailboxes import Ints, ReceivedDelivery
 from sealcast.protections.witness.sides import Witness
 from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import BrokerRealm, OpenRealm
-from sealcast.trust.layout import TopicPaths
 from sealcast.trust.realm.state import RealmState
 from sealcast.wire.peer_pieces import PeerPiece
 
@@ -44,8 +43,8 @@ class AttributeWitness(Witness[PeerPiece]):
         """Whoever may be a peer of the topic; those that left nothing here are passed over."""
         return [who.name for who in state.entities.values() if state.terms_of(topic, who.name) or who.revoked]
 
-    def reader(self, paths: TopicPaths) -> PieceReader[PeerPiece]:
-        return peer_reader(paths.root)
+    def reader(self, realm: BrokerRealm, topic: str, broker: str) -> PieceReader[PeerPiece]:
+        return peer_reader(realm.paths.topic(topic, broker).root)
 
     def status(self, realm: BrokerRealm, topic: str) -> Iterator[facts.Facts]:
         here = set(peers_here(realm, topic))
@@ -55,7 +54,7 @@ class AttributeWitness(Witness[PeerPiece]):
         for name in peers_here(realm, topic):
             paths = realm.paths.topic(topic, name)
             for of in (paths, paths.sent):
-                with closing(self.reader(of)) as reader:
+                with closing(peer_reader(of.root)) as reader:
                     yield facts.refusals(reader, topic, name)
 
     def lags(self, realm: BrokerRealm, topic: str, broker: str, reader: PieceReader[PeerPiece]) -> dict[str, int]:
@@ -65,7 +64,7 @@ class AttributeWitness(Witness[PeerPiece]):
         return mailboxes.lags(reader, at, _all_of_it)
 
     def received(self, realm: BrokerRealm, topic: str, broker: str) -> Mapping[str, ReceivedDelivery]:
-        with closing(self.reader(realm.paths.topic(topic, broker))) as reader:
+        with closing(self.reader(realm, topic, broker)) as reader:
             return mailboxes.received(reader, [broker], _all_of_it)
 
     def describe(self, realm: BrokerRealm, topic: str, broker: str, reader: PieceReader[PeerPiece]) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class EndpointStep(MatchingStep):
         if found is None:
             found = self._sealings[sealed_in] = GroupSealing(
                 KeyMemory(
-                    LedgerReader(self.paths.ledger, self.journal_key),
+                    LedgerReader(self.journal, self.journal_key),
                     self.pieces,
                     lambda piece: (piece.epoch, self.incarnation(piece.version)) == sealed_in,
                     len(self._subscribers),

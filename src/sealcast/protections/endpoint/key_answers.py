@@ -30,7 +30,7 @@ from sealcast.control.envelopes import ProvenMessage
 from sealcast.control.service import Answer
 from sealcast.errors import NotFound, Rejected, Unavailable
 from sealcast.groupkeys.interface import PairKey, TableKey
-from sealcast.log.piece_reader import sealed_reader
+from sealcast.log.piece_reader import PieceReader, sealed_reader
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.primitives.sign import SigningKey, VerifyKey
 from sealcast.protections.endpoint.key_requests import KEYS, GivenPart, KeyReply, KeyRequest, parse_request
@@ -61,8 +61,7 @@ class KeyAnswers(Unpicklable):
         self._realm, self._topic, self._broker = realm, topic, broker
         self._budgets = budgets or Budgets(ALLOWANCE)
         self._about = realm.state().topic(topic)
-        root, journal_key = realm.paths.topic(topic, broker.name).root, broker.journal_key(self._about.id)
-        self._reader = sealed_reader(root, key=journal_key)
+        self._opened: PieceReader[SealedPiece] | None = None
         self._sealer = lru_cache(MAX_SEALERS)(self._load)
 
     def reply(self, data: bytes, now_us: int) -> bytes:
@@ -80,10 +79,11 @@ class KeyAnswers(Unpicklable):
             raise Unavailable(f"{request.entity!r} asks for keys too often", hint=f"try again in {wait:.1f} s")
         # (4)
         try:
-            _, _, ref = self._reader.find(request.partition, request.events[0][0])
+            reader = self._reader(state)
+            _, _, ref = reader.find(request.partition, request.events[0][0])
             if ref is None:
                 raise Rejected("no piece has the events that the key request names")
-            piece = self._reader.piece(ref)
+            piece = reader.piece(ref)
             incarnation = state.incarnation(self._topic, self._broker.name, piece.version)
             found = answer(request, self._topic, state, self._sealer(request.epoch, incarnation), piece, now_us)
         except Rejected:
@@ -92,8 +92,17 @@ class KeyAnswers(Unpicklable):
         self._budgets.good(request.entity)
         return found.encode()
 
+    def _reader(self, state: RealmState) -> PieceReader[SealedPiece]:
+        """What the broker delivered, where it is by now: a topic may be moved while this answers."""
+        journal = self._realm.carriers.journal(state, self._topic, self._broker.name)
+        if self._opened is None or self._opened.journal.shown != journal.shown:
+            self.close()
+            self._opened = sealed_reader(journal, key=self._broker.journal_key(self._about.id))
+        return self._opened
+
     def close(self) -> None:
-        self._reader.close()
+        if self._opened is not None:
+            self._opened.close()
 
     def _load(self, epoch: int, incarnation: bytes) -> EndpointSealer:
         def name_of(slot: int) -> str:

@@ -28,7 +28,7 @@ from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.groupkeys.naive import Naive
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.ledger import LedgerReader
-from sealcast.log.pieces import Pieces
+from sealcast.log.pieces import PieceStore
 from sealcast.wire import sealed
 from sealcast.wire.sealed import PAIR, SealedPiece
 
@@ -78,7 +78,7 @@ class KeyMemory:
     def __init__(
         self,
         ledger: LedgerReader,
-        pieces: Pieces,
+        pieces: PieceStore,
         ours: Callable[[SealedPiece], bool],
         subscribers: int,
         algorithm: str,

@@ -133,7 +133,8 @@ class HopsAudit(LedgerAudit[HopPiece]):
         key = self._step.journal_key if self._here else None
         paths, about = realm.paths.topic(topic, node).hops, self._state.topic(topic)
         by = journal_signer(self._state, about, node, HOPS_PART)
-        super().__init__(report, about, paths, hops.parse, key, by, f"broker {node!r}: ")
+        journal = realm.journal(topic, node, "hops")
+        super().__init__(report, about, paths, journal, hops.parse, key, by, f"broker {node!r}: ")
         self._opener_of = openers
         self._order = DeliveryOrder()
         self._numbers: dict[str, int] = {}

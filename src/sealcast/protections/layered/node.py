@@ -23,7 +23,7 @@ from sealcast.broker.columns import piece_row
 from sealcast.errors import Corrupt
 from sealcast.log import files, noted
 from sealcast.log.annals import JournalSigner
-from sealcast.log.journal import Journal, JournalPart
+from sealcast.log.journal import Journal, JournalPart, KeptJournal
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.piece_reader import PieceReader, hop_reader
 from sealcast.primitives.secrets import Secret
@@ -115,6 +115,10 @@ class HopStep(OpenStep):
     @property
     def paths(self) -> TopicPaths:
         return super().paths.hops
+
+    @property
+    def journal(self) -> KeptJournal:
+        return self.realm.journal(self.name.topic, self.name.broker, "hops")
 
     def checkpoint(self, alone: bool) -> Path:
         """One query does the hops of all brokers that are here."""

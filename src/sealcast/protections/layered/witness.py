@@ -33,7 +33,6 @@ from sealcast.protections.witness.mailboxes import Found, Ints, ReceivedDelivery
 from sealcast.protections.witness.sides import Witness
 from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import BrokerRealm
-from sealcast.trust.layout import TopicPaths
 from sealcast.trust.realm.state import RealmState
 from sealcast.wire.hops import HopPiece
 
@@ -53,8 +52,8 @@ class LayeredWitness(Witness[HopPiece]):
     def brokers(self, state: RealmState, topic: str) -> Sequence[str]:
         return state.overlay(topic).downwards()
 
-    def reader(self, paths: TopicPaths) -> PieceReader[HopPiece]:
-        return hop_reader(paths.hops.root)
+    def reader(self, realm: BrokerRealm, topic: str, broker: str) -> PieceReader[HopPiece]:
+        return hop_reader(realm.journal(topic, broker, "hops"))
 
     def lags(self, realm: BrokerRealm, topic: str, broker: str, reader: PieceReader[HopPiece]) -> dict[str, int]:
         state, cursors = realm.state(), realm.paths.topic(topic, broker).hops
@@ -64,7 +63,7 @@ class LayeredWitness(Witness[HopPiece]):
     def received(self, realm: BrokerRealm, topic: str, broker: str) -> Mapping[str, ReceivedDelivery]:
         state = realm.state()
         names = list(state.entities)
-        with closing(self.reader(realm.paths.topic(topic, broker))) as reader:
+        with closing(self.reader(realm, topic, broker)) as reader:
             return mailboxes.received(reader, names, _found(state, names))
 
     def refusals(self, realm: BrokerRealm, topic: str) -> Iterator[Iterator[dict[str, Any]]]:

@@ -99,7 +99,7 @@ class SearchableStep(MatchingStep):
     @cached_property
     def _earlier(self) -> PieceReader[SealedPiece]:
         """What this step has delivered."""
-        return sealed_reader(self.paths.root, cache_bytes=EARLIER_BYTES, key=self.journal_key)
+        return sealed_reader(self.journal, cache_bytes=EARLIER_BYTES, key=self.journal_key)
 
     @cached_property
     def _pub_filters(self) -> PubFilters:

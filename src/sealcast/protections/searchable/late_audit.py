@@ -85,7 +85,7 @@ class LateAudit(EnvelopedAudit):
 
     @cached_property
     def _earlier(self) -> PieceReader[SealedPiece]:
-        return sealed_reader(self._paths.root, key=self._key)
+        return sealed_reader(self._journal, key=self._key)
 
     @cached_property
     def _pub_filters(self) -> PubFilters:

@@ -79,7 +79,7 @@ class BrokerDecisions:
         here, state = realm.paths.broker_key_of(broker).exists(), realm.state()
         about = state.topic(topic)
         key = realm.broker(broker).journal_key(about.id) if here else journal_signer(state, about, broker)
-        self._reader = sealed_reader(self._paths.root, key=key)
+        self._reader = sealed_reader(realm.journal(topic, broker), key=key)
 
     @cached_property
     def _log(self) -> BrokerTopic:

@@ -49,7 +49,8 @@ class FramesAudit(LedgerAudit[P]):
         state, paths = realm.state(), realm.paths.topic(topic, broker)
         about = state.topic(topic)
         self.secrets, self._key = secrets, None if secrets is None else secrets.journal_key(about.id)
-        super().__init__(report, about, paths, parse, self._key, journal_signer(state, about, broker), name)
+        journal, by = realm.journal(topic, broker), journal_signer(state, about, broker)
+        super().__init__(report, about, paths, journal, parse, self._key, by, name)
         self._realm, self._topic = realm, topic
         self._log = realm.frames(topic, broker, read_only=True) if paths.frames_root.is_dir() else None
         self._bounds = bounds_of(about)

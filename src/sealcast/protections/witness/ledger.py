@@ -19,10 +19,10 @@ from typing import Final, Generic, Protocol, TypeVar
 from sealcast.errors import Corrupt, FrameRejected, NotFound
 from sealcast.log.annals import JournalSigner
 from sealcast.log.entry import Entry, PieceRef
+from sealcast.log.journal import KeptJournal
 from sealcast.log.ledger import GENESIS, Committed, LedgerReader
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.piece_reader import Piece
-from sealcast.log.pieces import Pieces
 from sealcast.log.reseals import Resealed
 from sealcast.model.rejection import Rejection
 from sealcast.primitives.secrets import Secret
@@ -62,6 +62,7 @@ class LedgerAudit(ABC, Generic[P]):
         report: CheckReport,
         about: Topic,
         paths: TopicPaths,
+        journal: KeptJournal,
         parse: Callable[[bytes], P],
         key: Secret | None,
         by: JournalSigner,
@@ -70,11 +71,11 @@ class LedgerAudit(ABC, Generic[P]):
         """Records' signatures are verified, which readers go by, and with the journal key their tags, which the broker
         goes by. `name` stands before every problem."""
         self.report = report
-        self._about, self._paths, self._name = about, paths, name
+        self._about, self._paths, self._journal, self._name = about, paths, journal, name
         self._parse = parse
-        self._ledger = LedgerReader(paths.ledger, by)
-        self._tagged = LedgerReader(paths.ledger, key)
-        self._pieces = Pieces(paths.pieces)
+        self._ledger = LedgerReader(journal, by)
+        self._tagged = LedgerReader(journal, key)
+        self._pieces = journal.pieces
 
     # --- what differs -------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from sealcast.protections.witness import facts, mailboxes
 from sealcast.protections.witness.facts import Facts
 from sealcast.protections.witness.mailboxes import ReceivedDelivery
 from sealcast.trust.handles import BrokerRealm
-from sealcast.trust.layout import FIRST_BROKER, TopicPaths
+from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.state import RealmState
 from sealcast.wire.sealed import SealedPiece
 
@@ -36,7 +36,7 @@ class Witness(ABC, Generic[P]):
         """Whose ledgers there are."""
 
     @abstractmethod
-    def reader(self, paths: TopicPaths) -> PieceReader[P]:
+    def reader(self, realm: BrokerRealm, topic: str, broker: str) -> PieceReader[P]:
         """The ledger of a broker that has mailboxes, with its pieces."""
 
     @abstractmethod
@@ -55,7 +55,7 @@ class Witness(ABC, Generic[P]):
         state = realm.state()
         about = state.topic(topic)
         for broker in filter(realm.site.is_local, self.brokers(state, topic)):
-            with closing(self.reader(realm.paths.topic(topic, broker))) as reader:
+            with closing(self.reader(realm, topic, broker)) as reader:
                 lag = self.lags(realm, topic, broker, reader)
                 found = {
                     "topic": topic,
@@ -73,7 +73,7 @@ class Witness(ABC, Generic[P]):
 
     def refusals(self, realm: BrokerRealm, topic: str) -> Iterator[Iterator[dict[str, Any]]]:
         for broker in filter(realm.site.is_local, self.brokers(realm.state(), topic)):
-            with closing(self.reader(realm.paths.topic(topic, broker))) as reader:
+            with closing(self.reader(realm, topic, broker)) as reader:
                 yield facts.refusals(reader, topic, broker)
 
 
@@ -102,7 +102,11 @@ class ReadingWitness(Witness[SealedPiece]):
         here = brokers_here(realm, state)
         for broker in set(state.serving(topic)).difference(here):
             report.gap(f"the keys of broker {broker!r} are not here: what it delivered was not checked")
-        ran = [b for b in here if b == FIRST_BROKER or realm.paths.topic(topic, b).ledger.exists()]
+        ran = [
+            b
+            for b in here
+            if b == FIRST_BROKER or (topic, b) in state.journals or realm.paths.topic(topic, b).ledger.exists()
+        ]
         names = {broker: f"broker {broker!r}: " if len(ran) > 1 else "" for broker in ran}
         return [
             self.audit()(realm, topic, broker=broker, by_reference=by_reference, report=report, name=name)
@@ -118,8 +122,8 @@ class ReadingWitness(Witness[SealedPiece]):
     def brokers(self, state: RealmState, topic: str) -> Sequence[str]:
         return state.serving(topic)
 
-    def reader(self, paths: TopicPaths) -> PieceReader[SealedPiece]:
-        return sealed_reader(paths.root)
+    def reader(self, realm: BrokerRealm, topic: str, broker: str) -> PieceReader[SealedPiece]:
+        return sealed_reader(realm.journal(topic, broker))
 
     def lags(self, realm: BrokerRealm, topic: str, broker: str, reader: PieceReader[SealedPiece]) -> dict[str, int]:
         state, paths = realm.state(), realm.paths.topic(topic, broker)
@@ -127,7 +131,7 @@ class ReadingWitness(Witness[SealedPiece]):
         return {who: count for who, count in everyone.items() if state.served_at(topic, who, broker)}
 
     def received(self, realm: BrokerRealm, topic: str, broker: str) -> Mapping[str, ReceivedDelivery]:
-        with closing(self.reader(realm.paths.topic(topic, broker))) as reader:
+        with closing(self.reader(realm, topic, broker)) as reader:
             return mailboxes.received(reader, list(realm.state().slots_of(topic)))
 
     def describe(self, realm: BrokerRealm, topic: str, broker: str, reader: PieceReader[SealedPiece]) -> dict[str, Any]:

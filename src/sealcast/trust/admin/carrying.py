@@ -1,4 +1,4 @@
-"""Carriers of a realm, and the topics whose frames they keep."""
+"""Carriers of a realm, and the topics that they keep."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Final, NamedTuple
 from sealcast.errors import Misuse, Unavailable
 from sealcast.log.carried import CarriedLog
 from sealcast.log.carriers import CarrierAddress, CarrierPartition, Placement
+from sealcast.log.driver_lock import kept_from_running
 from sealcast.log.embedded import FrameLog
-from sealcast.log.ledger import kept_from_running
 from sealcast.log.port import SharedLog
 from sealcast.trust.admin.handle import Handle
+from sealcast.trust.admin.moving_journals import clear_directory, move_journal
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import AddCarrier, CarryTopic
+from sealcast.trust.realm.state import CarriedName
+from sealcast.trust.realm.topics import Topic
 
 #: What is copied at a time.
 _BYTES_AT_ONCE: Final = 4 << 20
@@ -43,26 +46,45 @@ def move_topic(
     replicas: int = 1,
     in_sync: int = 1,
 ) -> Carrying:
-    """Moves a broker's frames of a topic to a carrier, while nobody runs the topic; frames keep their numbers.
+    """Moves all that a broker has of a topic to a carrier, while nobody runs the topic; everything keeps its number.
 
     1. nobody appends to the directory any more: who tries is told to try again
     2. the frames are copied
     3. the registry says where they are
-    Should it be cut short, do it again: what was copied before is passed over.
+    4. ledger, notes on it and sealed pieces are copied, the registry says where they are, and the directory's are
+       removed (`moving_journals`)
+    Should it be cut short, do it again: what was copied before is passed over. A topic whose frames were moved by a
+    release before ledgers could be is moved on from 4.
     """
     state = realm.state()
     about, paths = state.topic(topic), realm.paths.topic(topic, broker)
-    if (topic, broker) in state.carried:
-        raise Misuse(f"topic {topic!r} is on carrier {state.carried[topic, broker].carrier!r} already")
-    there = realm.carriers.carrier(state, carrier)
-    called = name or ".".join([realm.name, topic, *([] if broker == FIRST_BROKER else [broker])])
+    at = state.carried.get((topic, broker))
+    if (topic, broker) in state.journals:
+        clear_directory(paths)  # should it have been cut short after the registry said so
+    if at is not None and ((topic, broker) in state.journals or at.carrier != carrier or about.protection.overlay):
+        raise Misuse(f"topic {topic!r} is on carrier {at.carrier!r} already")
+    placement = Placement(about.partitions, replicas, in_sync)
+    with kept_from_running(paths.ledger):
+        if at is None:
+            called = name or ".".join([realm.name, topic, *([] if broker == FIRST_BROKER else [broker])])
+            copied = _move_frames(realm, about, broker, carrier, called, placement)
+        else:
+            called, copied = at.name, 0
+        if not about.protection.overlay:
+            move_journal(realm, topic, broker, CarriedName(carrier, called), placement)
+    return Carrying(called, copied, realm.state().version)
+
+
+def _move_frames(realm: Handle, about: Topic, broker: str, carrier: str, called: str, placement: Placement) -> int:
+    """Steps 1 to 3; how many frames were copied."""
+    there = realm.carriers.carrier(realm.state(), carrier)
     found = there.partitions(called)
     if found is None:
-        there.create(called, Placement(about.partitions, replicas, in_sync))
+        there.create(called, placement)
     elif found < about.partitions:
         raise Misuse(f"{called!r} has {found} partitions there, and the topic has {about.partitions}")
     there.check(called)
-    with kept_from_running(paths.ledger), realm.frames(topic, broker) as log:
+    with realm.frames(about.name, broker) as log:
         sources = [log.partition(number) for number in log.own]
         for source in sources:
             if isinstance(source, FrameLog):
@@ -73,8 +95,8 @@ def move_topic(
         copied = sum(map(_copy, sources, targets, positions))
         for target in targets:
             target.close()
-        version = realm.registry.apply(CarryTopic(topic, broker, carrier, called, positions, numbers))
-    return Carrying(called, copied, version)
+        realm.registry.apply(CarryTopic(about.name, broker, carrier, called, positions, numbers))
+    return copied
 
 
 def _copy(source: SharedLog, target: CarrierPartition, position: int) -> int:

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sealcast.errors import Locked, Misuse, Unavailable
+from sealcast.errors import Locked, Misuse, SealcastError, Unavailable
 from sealcast.log import files
-from sealcast.log.ledger import runs_already
+from sealcast.log.driver_lock import runs_already
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.keys.centers import CenterSecrets
 from sealcast.trust.keys.topic_keys import received_by
@@ -55,6 +55,8 @@ class Lasting:
     center_here: bool = True
     #: Brokers here whose MQTT logs may hold messages of it, for clients that are away.
     queued: tuple[str, ...] = ()
+    #: Topics of carriers that had records of others before: its frames are among them, and are not removed.
+    shared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +84,26 @@ def delete_topic(realm: Handle, topic: str) -> Deletion:
     """Deletes a topic for good, with all that lies of it on this machine. Locked while a pipeline here runs it."""
     before = realm.state()
     about = before.topic(topic)
-    refuse_carried(before, topic)
     _refuse_running(realm.paths, topic)
+    for (name, broker), _ in before.journals.items():
+        if name == topic and (taken := realm.carriers.journal(before, topic, broker).turn.taken()) is not None:
+            raise taken
     would = planned(realm, topic)
     version = realm.registry.transact(lambda state: [DeleteTopic(state.topic(topic).name)]).version
     removed = _remove(realm, topic, about.id)
     _forget(realm, about)
+    _remove_carried(realm, topic)
     return Deletion(topic, about.id, would.subscriptions, version, removed, lasting(realm, before, topic))
+
+
+def _remove_carried(realm: Handle, topic: str) -> None:
+    try:
+        realm.carriers.remove(realm.state(), topic)
+    except SealcastError as error:
+        raise Unavailable(
+            f"topic {topic!r} was deleted, and its carrier still has it: {error.message}",
+            hint="when the carrier answers, `sealcast maintain` removes it there",
+        ) from None
 
 
 def remove_deleted(realm: Handle) -> dict[str, RemovedFiles]:
@@ -101,18 +116,21 @@ def remove_deleted(realm: Handle) -> dict[str, RemovedFiles]:
         except Locked:
             continue
         removed = _remove(realm, name, gone.id)
+        if any(name == topic for topic, _ in realm.state().carried):
+            _remove_carried(realm, name)
         if removed.files:
             found[name] = removed
     return found
 
 
 def refuse_carried(state: RealmState, topic: str | None = None) -> None:
-    """Misuse where frames of a topic, or of any, are on a carrier: what lies there cannot be removed or copied here."""
+    """Misuse where a topic, or any, is on a carrier: what lies there is not copied or searched here."""
     for name, broker in state.carried:
-        if topic in (None, name):
+        if topic in (None, name) and name in state.topics:
             raise Misuse(
-                f"frames of topic {name!r} at broker {broker!r} are on a carrier, and not in the realm's directory",
-                hint="keep and remove what lies there by the carrier's own means (sealcast carrier list)",
+                f"topic {name!r} at broker {broker!r} is on a carrier, and not in the realm's directory",
+                hint="copy it by the carrier's own means (sealcast carrier list), let its pieces have an end "
+                "(sealcast topic alter --keep-pieces), or delete all of it (sealcast topic delete)",
             )
 
 
@@ -127,7 +145,12 @@ def lasting(realm: Handle, state: RealmState, topic: str) -> Lasting:
     until, here = _center_until(realm, found.topic)
     entities = len({entity for _, entity in found.pair_keys})
     queued = tuple(b for b in state.brokers() if (realm.paths.broker(b) / "mqtt" / "log").is_dir())
-    return Lasting(tuple(brokers), entities, elsewhere, center, until, here, queued)
+    shared = tuple(
+        f"{place.name} on {place.carrier}"
+        for (name, _), place in state.carried.items()
+        if name == topic and any(place.positions)
+    )
+    return Lasting(tuple(brokers), entities, elsewhere, center, until, here, queued, shared)
 
 
 def _center_until(realm: Handle, topic: Topic) -> tuple[int | None, bool]:

@@ -79,6 +79,7 @@ MAY_STATE: Final[Mapping[type[Change], tuple[Voice, ...]]] = {
     # Whoever could state it could have everybody's frames appended where nobody looks.
     changes.AddCarrier: _RULES_THE_REALM,
     changes.CarryTopic: _RULES_THE_REALM,
+    changes.CarryJournal: _RULES_THE_REALM,
 }
 
 

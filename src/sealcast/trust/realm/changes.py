@@ -455,6 +455,18 @@ class CarryTopic:
     numbers: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class CarryJournal:
+    """From this version on a broker's ledger of a topic, its notes and its sealed pieces are on a carrier."""
+
+    kind: ClassVar = "carry-journal"
+    topic: str
+    broker: str
+    carrier: str
+    #: What their names there begin with.
+    name: str
+
+
 Change = (
     FoundRealm
     | AppointAdministrator
@@ -488,4 +500,5 @@ Change = (
     | AnnounceGateway
     | AddCarrier
     | CarryTopic
+    | CarryJournal
 )

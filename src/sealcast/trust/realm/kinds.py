@@ -18,7 +18,7 @@ from sealcast.trust.certificates.roles import Role
 from sealcast.trust.realm.changes import Access, Credential, FoundRealm, Right
 from sealcast.trust.realm.overlays import Leave
 from sealcast.trust.realm.parameters import KeyParameters, TokenHash
-from sealcast.trust.realm.state import AnnouncedPeer, BrokerGateway, Carried, Entity, RealmState
+from sealcast.trust.realm.state import AnnouncedPeer, BrokerGateway, Carried, CarriedName, Entity, RealmState
 from sealcast.trust.realm.topics import DeletedTopic, LayerKey, Move, ReceivingKey, Stay, Term, Topic, TopicState
 
 _ALL: Final[tuple[type, ...]] = (
@@ -27,6 +27,7 @@ _ALL: Final[tuple[type, ...]] = (
     Attribute,
     BrokerGateway,
     Carried,
+    CarriedName,
     Cause,
     Credential,
     Decimal,

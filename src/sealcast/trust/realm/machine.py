@@ -73,6 +73,7 @@ RULES: Final[Mapping[type[Change], Callable[[Draft, Any], None]]] = {
     changes.AnnounceGateway: entities.announce_gateway,
     changes.AddCarrier: carriers.add_carrier,
     changes.CarryTopic: carriers.carry_topic,
+    changes.CarryJournal: carriers.carry_journal,
 }
 
 

@@ -82,6 +82,14 @@ class Carried(NamedTuple):
     numbers: tuple[int, ...]
 
 
+class CarriedName(NamedTuple):
+    """Where a broker's ledger of a topic is, and all that belongs to it, when a carrier keeps them."""
+
+    carrier: str
+    #: What their names there begin with.
+    name: str
+
+
 @dataclass(frozen=True, slots=True)
 class RealmState:
     """The realm after `version` changes."""
@@ -107,6 +115,8 @@ class RealmState:
     carriers: Mapping[str, str] = field(default_factory=dict)
     #: Frames that are on one of them, by topic and broker; all others are in their broker's directory.
     carried: Mapping[tuple[str, str], Carried] = field(default_factory=dict)
+    #: The same for ledgers and pieces.
+    journals: Mapping[tuple[str, str], CarriedName] = field(default_factory=dict)
     #: Topics that there were, by name. None of these names is given again.
     deleted: Mapping[str, DeletedTopic] = field(default_factory=dict)
 

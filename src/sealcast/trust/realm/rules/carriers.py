@@ -7,10 +7,10 @@ from typing import Final
 from sealcast.errors import Misuse
 from sealcast.log.carriers import CarrierAddress, checked_name
 from sealcast.trust.certificates.roles import Role
-from sealcast.trust.realm.changes import AddCarrier, CarryTopic
+from sealcast.trust.realm.changes import AddCarrier, CarryJournal, CarryTopic
 from sealcast.trust.realm.rules.draft import Draft
 from sealcast.trust.realm.rules.names import check_name
-from sealcast.trust.realm.state import Carried
+from sealcast.trust.realm.state import Carried, CarriedName
 
 MAX_CARRIERS: Final = 64
 #: The directory of a realm and not a carrier: no carrier has that name.
@@ -43,3 +43,20 @@ def carry_topic(draft: Draft, change: CarryTopic) -> None:
         if (other, holder) != (topic.name, broker) and taken[:2] == place[:2]:
             raise Misuse(f"{change.name!r} on carrier {change.carrier!r} has the frames of topic {other!r} already")
     draft.carried.write()[topic.name, broker] = place
+
+
+def carry_journal(draft: Draft, change: CarryJournal) -> None:
+    """Only where its frames are already: who may append to a broker's frames is told apart from who reads its ledger,
+    by names that begin with the same."""
+    broker, topic = draft.holder(change.broker, Role.BROKER).name, draft.topic(change.topic)
+    if change.carrier not in draft.carriers.read:
+        draft.state().carrier(change.carrier)  # says what is wrong
+    if (topic.name, broker) not in draft.carried.read:
+        raise Misuse(f"the frames of topic {topic.name!r} are in the broker's directory", hint="move them first")
+    if topic.protection.overlay:
+        raise Misuse(f"brokers of topic {topic.name!r} form an overlay: their ledgers are in their directories")
+    place = CarriedName(change.carrier, checked_name(change.name))
+    for (other, holder), taken in draft.journals.read.items():
+        if (other, holder) != (topic.name, broker) and taken == place:
+            raise Misuse(f"{change.name!r} on carrier {change.carrier!r} has the ledger of topic {other!r} already")
+    draft.journals.write()[topic.name, broker] = place

@@ -95,6 +95,7 @@ class Draft:
         self.gateways = DraftTable(state.gateways)
         self.carriers = DraftTable(state.carriers)
         self.carried = DraftTable(state.carried)
+        self.journals = DraftTable(state.journals)
         self.deleted = DraftTable(state.deleted)
         #: Topics written to since the last `state()`.
         self.open: dict[str, TopicTables] = {}
@@ -119,6 +120,7 @@ class Draft:
             self.gateways.share(),
             self.carriers.share(),
             self.carried.share(),
+            self.journals.share(),
             self.deleted.share(),
         )
 
