@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from sealcast.errors import Misuse, NotFound, extras_named
+from sealcast.errors import Misuse, NotFound, Unavailable, extras_named
 
 KINDS: Final = ("kafka", "nats")
 MAX_SERVERS: Final = 16
@@ -32,6 +32,13 @@ PATIENCE_S: Final = 30.0
 _SERVER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 #: What both carriers take as the name of a topic or a stream.
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}")
+
+
+class CarrierAway(Unavailable):
+    """A carrier does not answer, or not as it should. It may be back at any moment; whether something was appended that
+    nobody acknowledged is not known."""
+
+    code = "carrier-away"
 
 
 @dataclass(frozen=True, slots=True)

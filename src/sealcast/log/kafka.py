@@ -23,7 +23,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from sealcast.errors import Misuse, NotFound, Unavailable
-from sealcast.log.carriers import PATIENCE_S, CarrierAddress, Placement, checked_name, checked_settings
+from sealcast.log.carriers import PATIENCE_S, CarrierAddress, CarrierAway, Placement, checked_name, checked_settings
 from sealcast.log.closing import Closing
 from sealcast.log.kafka_partition import KafkaPartition
 from sealcast.log.layout import MAX_RECORD_BYTES
@@ -225,7 +225,7 @@ class KafkaCarrier(Closing, Unpicklable):
             )
         if code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
             return Misuse(f"{where} does not let us do that", hint="grant it in Kafka's access control lists")
-        return Unavailable(
+        return CarrierAway(
             f"{where} does not answer as it should: {found.name()}", hint="is Kafka running and reachable?"
         )
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from sealcast.errors import Corrupt, Locked, Misuse, SealcastError, Unavailable
-from sealcast.log.carriers import PATIENCE_S, Stored
+from sealcast.errors import Corrupt, Locked, Misuse, SealcastError
+from sealcast.log.carriers import PATIENCE_S, CarrierAway, Stored
 from sealcast.log.closing import Closing
 from sealcast.primitives.secrets import Unpicklable
 
@@ -96,7 +96,7 @@ class KafkaPartition(Closing, Unpicklable):
                 if passed >= end:
                     self._next = passed
                     return [], True
-        raise Unavailable(f"{self.shown} gives no records from position {position} on", hint="is Kafka reachable?")
+        raise CarrierAway(f"{self.shown} gives no records from position {position} on", hint="is Kafka reachable?")
 
     def _reader(self) -> Consumer:
         if self._consumer is None:
@@ -164,7 +164,7 @@ class KafkaPartition(Closing, Unpicklable):
         end = time.monotonic() + self._carrier.patience_s
         while self.bounds()[1] <= past - 1:
             if time.monotonic() >= end:
-                raise Unavailable(f"{self.shown} does not show what was committed", hint="is Kafka overloaded?")
+                raise CarrierAway(f"{self.shown} does not show what was committed", hint="is Kafka overloaded?")
             time.sleep(0.002)
 
     def _produce(self, producer: Producer, records: Sequence[tuple[bytes, bytes]]) -> list[int]:

@@ -26,7 +26,7 @@ from nats.js.api import RetentionPolicy, StorageType, StreamConfig
 from nats.js.errors import NotFoundError
 
 from sealcast.errors import Misuse, NotFound, Unavailable
-from sealcast.log.carriers import PATIENCE_S, CarrierAddress, Placement, checked_settings
+from sealcast.log.carriers import PATIENCE_S, CarrierAddress, CarrierAway, Placement, checked_settings
 from sealcast.log.closing import Closing
 from sealcast.log.nats_partition import NatsPartition, stream_of
 from sealcast.primitives.secrets import Unpicklable
@@ -72,7 +72,7 @@ class NatsCarrier(Closing, Unpicklable):
             return asked.result(self.patience_s + 5 if seconds is None else seconds)
         except TimeoutError:
             asked.cancel()
-            raise Unavailable(
+            raise CarrierAway(
                 f"{self.shown} does not answer", hint="is the NATS server running and reachable?"
             ) from None
 
@@ -113,7 +113,7 @@ class NatsCarrier(Closing, Unpicklable):
             return NotFound(f"there is no {where}", hint="make it on the carrier, or have Sealcast make it")
         if isinstance(error, MaxPayloadError):
             return Misuse(f"{where} takes no record of that size", hint="raise the server's max_payload")
-        return Unavailable(f"{where} does not answer as it should: {type(error).__name__}", hint="is NATS reachable?")
+        return CarrierAway(f"{where} does not answer as it should: {type(error).__name__}", hint="is NATS reachable?")
 
     # --- topics ----------------------------------------------------------------------------------
 

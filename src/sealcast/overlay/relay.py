@@ -10,6 +10,7 @@ from typing import Final, Self
 
 from sealcast.errors import NotFound, SealcastError, Unavailable
 from sealcast.log import failing
+from sealcast.log.carriers import CarrierAway
 from sealcast.log.closing import Closing
 from sealcast.log.failing import FailureNote
 from sealcast.overlay import moves
@@ -26,7 +27,7 @@ IDLE_SECONDS: Final = 0.1
 #: After a turn that failed.
 FAILED_SECONDS: Final = 5.0
 #: Another machine, or the way to it, is down for now. The next turn goes on where this one stopped.
-AWAY: Final = (GatewayUnreachable, CommitLost)
+AWAY: Final = (GatewayUnreachable, CommitLost, CarrierAway)
 
 
 def brokers_here(realm: OpenRealm, state: RealmState, node: str | None = None) -> list[str]:
