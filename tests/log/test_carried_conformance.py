@@ -38,7 +38,7 @@ class CarriedWorld(World):
         other, name = super().copy(directory), token_hex(6)
         state, at = other.realm.state(), other.realm.state().carried[TOPIC, "broker"]
         there = other.realm.carriers.carrier(state, "away")
-        for suffix in ("", ".ledger", ".reseals", ".pieces", ".places"):
+        for suffix in ("", ".ledger", ".reseals", ".replays", ".pieces", ".places"):
             there.create(f"{name}{suffix}", Placement(1))
             source, target = (there.partition(f"{each}{suffix}", 0) for each in (at.name, name))
             stored = [(each.head, each.data) for each in source.fetch(*source.bounds())]

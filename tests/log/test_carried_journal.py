@@ -61,7 +61,12 @@ def carried(realm: Realm, nats: NatsServer) -> Realm:
 def files_of(realm: Realm) -> list[str]:
     """What the directory has of frames, ledger, notes and pieces."""
     paths = realm.paths.topic(TOPIC)
-    found = [*paths.ledger.glob("*.seg"), *paths.pieces.glob("*"), *paths.root.glob("reseals/*.seg")]
+    notes = [
+        *paths.root.glob("reseals/*.seg"),
+        *paths.root.glob("replays/notes/*.seg"),
+        *paths.root.glob("replays/pieces/*"),
+    ]
+    found = [*paths.ledger.glob("*.seg"), *paths.pieces.glob("*"), *notes]
     return sorted(path.name for path in found)
 
 
@@ -265,6 +270,37 @@ def test_pieces_have_an_end(carried: Realm) -> None:
     assert is_whole(carried)
 
 
+def replayed(realm: Realm, count: int) -> None:
+    ask = ("replay", TOPIC, "--as", "lse", "--from", "2020-01-01", "--filter", "price > 0", "--json")
+    assert len(sealcast(*ask, "--realm", realm.paths.root).document["events"]) == count
+
+
+def test_what_is_replayed_is_on_the_carrier_too(
+    realm: Realm, nats: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sealcast.log import carried_pieces
+
+    publish(realm, 11, 12)
+    deliver(realm)
+    replayed(realm, 2)
+    assert any("piece" in name for name in files_of(realm))
+    realm.add_carrier("away", nats.address)
+    realm.move_topic(TOPIC, "away")
+    publish(realm, 13)
+    deliver(realm)
+    replayed(realm, 3)
+    assert files_of(realm) == []
+    received = sealcast("audit", "--received", "--entity", "lse", "--json", "--realm", realm.paths.root).document
+    assert sum(row["replayed"] for row in received["received"]) == 5
+    monkeypatch.setattr(carried_pieces, "GRACE_US", 0)
+    assert step(realm).collect_garbage(realm.clock()) == [], "no record of the ledger names them, and they stay"
+    assert is_whole(realm)
+    realm.rotate(TOPIC)
+    topic = step(realm)
+    reseal.run(topic, reseal.wanted(topic, "the broker was compromised"))
+    assert len(topic.pieces.names()) == 2, "what was replayed under the keys before is gone with the rest"
+
+
 def test_garbage_is_collected_once_it_is_old(carried: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
     from sealcast.log import carried_pieces
 
@@ -297,7 +333,7 @@ def tells(realm: Realm, suffix: str, lie: Callable[[list[tuple[bytes, bytes]]], 
     there, place = realm.carriers.carrier(realm.state(), "away"), realm.state().journals[TOPIC, "broker"]
     other = CarriedName("away", f"{place.name}.{token_hex(4)}")
     realm.carriers.journal_at(realm.state(), other, 1).create(Placement(1))
-    for each in ("ledger", "reseals", "pieces", "places"):
+    for each in ("ledger", "reseals", "replays", "pieces", "places"):
         source = there.partition(f"{place.name}.{each}", 0)
         stored = [(found.head, found.data) for found in source.fetch(*source.bounds())]
         told = lie(stored) if each == suffix else stored

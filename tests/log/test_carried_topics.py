@@ -179,7 +179,7 @@ def test_a_topic_that_is_deleted_is_gone_from_the_carrier(realm: Realm, server: 
     publish(realm, 11)
     deliver(realm)
     name, there = realm.state().carried[TOPIC, "broker"].name, realm.carriers.carrier(realm.state(), "away")
-    made = [name, *(f"{name}.{suffix}" for suffix in ("ledger", "reseals", "pieces", "places"))]
+    made = [name, *(f"{name}.{suffix}" for suffix in ("ledger", "reseals", "replays", "pieces", "places"))]
     assert None not in map(there.partitions, made)
     done = sealcast("topic", "delete", TOPIC, "--yes", "--json", "--realm", realm.paths.root)
     assert done.code == 0 and done.document["left"]["shared_on_carriers"] == []

@@ -181,5 +181,5 @@ def test_kafka_with_sasl_over_tls_and_access_lists(
         stranger.partition(f"{name}.ledger", 0).append([(b"", b"forged")])
 
 
-_TOPICS = ("", ".ledger", ".reseals", ".pieces", ".places")
-_LOGS = ("ledger", "reseals")
+_TOPICS = ("", ".ledger", ".reseals", ".replays", ".pieces", ".places")
+_LOGS = ("ledger", "reseals", "replays")

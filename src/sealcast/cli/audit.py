@@ -213,7 +213,7 @@ def _received(here: Realm, entity: str | None, topic: str | None) -> list[dict[s
         peers = state.topic(name).protection.peers  # then each subscriber has a ledger of its own
         for broker in state.slots_of(name) if peers else state.brokers():
             got, replayed = witness.received(here, name, broker), dict[str, int]()
-            for each in Replays(here.paths.topic(name, broker).root).all():
+            for each in Replays(here.journal(name, broker)).all():
                 replayed[each.reader] = replayed.get(each.reader, 0) + each.events
             for who in dict.fromkeys((*got, *replayed)) if entity is None else [entity]:
                 if who in got or who in replayed:

@@ -224,7 +224,7 @@ def _may(hub: Hub, state: RealmState, asked: ApiCall) -> Callable[[], bool]:
     """Whether the caller may have a piece, to be asked by a thread."""
     topic, broker, part, name = (asked.path[each] for each in ("topic", "broker", "part", "name"))
     if part == REPLAYS:
-        return lambda: _replayed_to(hub.realm.paths.topic(topic, broker).root, name, asked.caller)
+        return lambda: _replayed_to(kept_at(hub, state, topic, broker, MAIL), name, asked.caller)
     if not asked.caller.is_broker and not access.reads(state, asked.caller, topic):
         raise forbidden(f"{asked.caller.name!r} is no reader of topic {topic!r}")
     slot = state.slot_of(topic, asked.caller.name) if part == MAIL else None
@@ -233,7 +233,7 @@ def _may(hub: Hub, state: RealmState, asked: ApiCall) -> Callable[[], bool]:
     return lambda: readers.concerns(name, asked.caller, slot)
 
 
-def _replayed_to(topic: Path, name: str, caller: Caller) -> bool:
+def _replayed_to(topic: KeptJournal, name: str, caller: Caller) -> bool:
     replays = Replays(topic)
     try:
         return any(

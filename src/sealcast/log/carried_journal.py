@@ -2,6 +2,7 @@
 
     NAME.ledger     the broker's signed records, one writer at a time (`numbered`)
     NAME.reseals    its signed notes on pieces that took the place of others, the same
+    NAME.replays    its notes on what was replayed to whom, the same; the pieces of replays are among the others
     NAME.pieces     sealed pieces, in parts
     NAME.places     where they are (`carried_pieces`)
 
@@ -23,7 +24,7 @@ from sealcast.primitives.secrets import Unpicklable
 
 #: How often whoever waits looks whether there is more. A carrier is asked each time.
 LOOK_S: Final = 0.02
-_ONE_WRITER: Final[tuple[JournalLog, ...]] = ("ledger", "reseals")
+_ONE_WRITER: Final[tuple[JournalLog, ...]] = ("ledger", "reseals", "replays")
 _PIECES: Final = "pieces"
 _PLACES: Final = "places"
 

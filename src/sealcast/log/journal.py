@@ -18,8 +18,8 @@ from sealcast.log.notices import Notices
 from sealcast.log.pieces import Pieces, PieceStore
 from sealcast.log.port import PartitionLog, TermedLog
 
-#: The logs of a journal.
-JournalLog = Literal["ledger", "reseals"]
+#: The logs of a journal. Notes on replays are read by their broker, and by whoever is where it is.
+JournalLog = Literal["ledger", "reseals", "replays"]
 #: In a journal's directory, when a carrier has it.
 MOVED: Final = "moved"
 #: Which journal of a topic at a broker: what was delivered, what a broker of a tree hands on, what was replayed.

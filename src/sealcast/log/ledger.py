@@ -14,7 +14,7 @@ subscriber's cursor remember how far it was, and both refuse a ledger that is sh
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -197,10 +197,17 @@ class Ledger(LedgerReader):
             else:
                 self._fenced.resume(term.encode())
 
-    def collect(self, pieces: PieceStore, batch_began_us: int, term: str | None = None) -> list[str]:
+    def collect(
+        self,
+        pieces: PieceStore,
+        batch_began_us: int,
+        term: str | None = None,
+        named: Callable[[], set[str]] = set,
+    ) -> list[str]:
         """Delete staged pieces that no record names; their names. The driver calls it, with no other batch under way.
 
-        What the running batch stages is younger than the moment it began, and stays.
+        What the running batch stages is younger than the moment it began, and stays; and so does what is `named`
+        elsewhere.
         """
         with self._commit_lock:
             self._check_term(term)
@@ -208,6 +215,7 @@ class Ledger(LedgerReader):
             if garbage:
                 for committed in self.entries():
                     garbage.difference_update(piece.name for piece in committed.entry.pieces)
+                garbage -= named() if garbage else set()
                 pieces.remove(garbage)
         return sorted(garbage)
 

@@ -1,7 +1,7 @@
 """Replays: what was sealed once more for one reader, out of the past. Beside the ledger, and as hard to rewrite.
 
     TOPIC/replays/notes     who asked for what, when, by which version of the realm; and the pieces made for it
-    TOPIC/replays/pieces    those pieces
+    TOPIC/replays/pieces    those pieces; on a carrier they are among the others
 
 A ledger says what became of a batch; a replay is not part of any. It is kept because reading the past is something that
 one should be able to ask about later: who did, when, and what.
@@ -17,7 +17,8 @@ from typing import Any, Final
 from sealcast.errors import Corrupt, Misuse
 from sealcast.log.annals import Annals
 from sealcast.log.entry import PieceRef, piece_from_cbor, piece_to_cbor
-from sealcast.log.pieces import Pieces
+from sealcast.log.journal import DirectoryJournal, KeptJournal, LogPlace
+from sealcast.log.pieces import Pieces, PieceStore
 from sealcast.primitives.secrets import Secret
 
 #: In pieces that are one reader's alone, it has this slot.
@@ -74,9 +75,15 @@ class Replayed:
 class Replays:
     """The replays of one topic at one broker."""
 
-    def __init__(self, topic: Path, key: Secret | None = None) -> None:
-        self._annals = Annals(topic / "replays" / "notes", _CONTEXT, key)
-        self.pieces = Pieces(topic / "replays" / "pieces")
+    def __init__(self, journal: Path | KeptJournal, key: Secret | None = None) -> None:
+        """Of the journal of the topic, or of the directory that it is in."""
+        self.pieces: PieceStore
+        if isinstance(journal, DirectoryJournal | Path):
+            root = (journal if isinstance(journal, Path) else journal.root) / "replays"
+            self._annals, self.pieces = Annals(root / "notes", _CONTEXT, key), Pieces(root / "pieces")
+        else:
+            self._annals = Annals(LogPlace.kept(journal, "replays"), _CONTEXT, key)
+            self.pieces = journal.pieces
 
     def all(self) -> Iterator[Replayed]:
         return (Replayed.from_note(note.body) for note in self._annals.read())

@@ -328,7 +328,7 @@ def remove_superseded(topic: FramesStep) -> int:
     was replayed in earlier epochs, which its reader can ask for again."""
     gone = topic.ledger.superseded().intersection(topic.pieces.names())
     topic.pieces.remove(gone)
-    replays, epoch = Replays(topic.paths.root), topic.realm.state().topic(topic.name.topic).epoch
+    replays, epoch = Replays(topic.journal), topic.realm.state().topic(topic.name.topic).epoch
     past = {ref.name for each in replays.all() if each.epoch < epoch for ref in each.pieces}
     current = {ref.name for each in replays.all() if each.epoch == epoch for ref in each.pieces}
     old = (past - current).intersection(replays.pieces.names())

@@ -76,7 +76,7 @@ def recall(
     template = state.terms_of(about.name, reader)[Right.SUBSCRIBE].template
     asked = AskedPast(about, reader, asks)
     matching, sealer = topic.past(state, asked, template), sealer_of(state, about, broker, lambda slot: reader)
-    replays, refs = Replays(topic.paths.root, topic.journal_key), list[PieceRef]()
+    replays, refs = Replays(topic.journal, topic.journal_key), list[PieceRef]()
     batches, given, before_us, next_us = _Batches(topic, from_us, to_us), 0, 0, None
     for committed in batches.records():
         if given >= most and committed.time_us > before_us:

@@ -16,6 +16,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import zip_longest
@@ -31,6 +32,7 @@ from sealcast.log.journal import KeptJournal
 from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import PieceStore
+from sealcast.log.replays import Replays
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.protections import port
 from sealcast.trust.handles import BrokerRealm
@@ -292,4 +294,9 @@ class OpenStep(Unpicklable, ABC):
 
     def collect_garbage(self, before_us: int, term: str | None = None) -> list[str]:
         """Removes pieces that were staged by batches which never came to be."""
-        return self.ledger.collect(self.pieces, before_us, term)
+        return self.ledger.collect(self.pieces, before_us, term, self._replayed)
+
+    def _replayed(self) -> set[str]:
+        """Pieces that were made for one reader: no record of the ledger names them."""
+        with closing(Replays(self.journal)) as replays:
+            return {ref.name for each in replays.all() for ref in each.pieces}

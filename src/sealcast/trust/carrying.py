@@ -53,7 +53,7 @@ class Carriers(Unpicklable):
 
     def journal(self, state: RealmState, topic: str, broker: str, part: JournalPart = "") -> KeptJournal:
         """A topic's ledger at one of its brokers, with all that belongs to it."""
-        place = state.journals.get((topic, broker)) if not part else None
+        place = state.journals.get((topic, broker)) if part != "hops" else None  # those of overlays are in directories
         if place is None:
             return DirectoryJournal(self._paths.topic(topic, broker).root / part)
         return self.journal_at(state, place, state.topic(topic).partitions)

@@ -13,9 +13,10 @@ from sealcast.errors import Misuse, NotFound
 from sealcast.log import files
 from sealcast.log.carried_journal import CarriedJournal
 from sealcast.log.carriers import Placement
-from sealcast.log.journal import MOVED, DirectoryJournal, JournalLog
+from sealcast.log.journal import MOVED, DirectoryJournal, JournalLog, open_log
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.port import PartitionLog
+from sealcast.log.replays import Replays
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.layout import TopicPaths
 from sealcast.trust.realm.changes import CarryJournal
@@ -25,7 +26,7 @@ _LOGS: Final[tuple[JournalLog, ...]] = ("ledger", "reseals")
 #: What is copied at a time.
 _BYTES_AT_ONCE: Final = 4 << 20
 #: What belongs to a log in a directory, apart from its locks.
-_LOG_FILES: Final = ("*.seg", "frontier")
+_LOG_FILES: Final = ("*.seg", "*.idx", "frontier")
 
 
 def move_journal(realm: Handle, topic: str, broker: str, to: CarriedName, placement: Placement) -> int:
@@ -36,7 +37,8 @@ def move_journal(realm: Handle, topic: str, broker: str, to: CarriedName, placem
     target.create(placement)
     for which in _LOGS:
         _copy_log(source.log(which), target, which)
-    copied = _copy_pieces(source, target)
+    _copy_log(open_log(source.root / "replays" / "notes"), target, "replays")
+    copied = _copy_pieces(source, target) + _copy_replays(source, target)
     realm.registry.apply(CarryJournal(topic, broker, *to))
     clear_directory(paths)
     return copied
@@ -83,13 +85,25 @@ def _copy_pieces(source: DirectoryJournal, target: CarriedJournal) -> int:
     return copied
 
 
+def _copy_replays(source: DirectoryJournal, target: CarriedJournal) -> int:
+    """Those that are there: what was replayed in an earlier epoch is removed after a compromise."""
+    there, copied = set(target.pieces.names()), 0
+    with closing(Replays(source)) as replays:
+        for ref in {ref.name: ref for each in replays.all() for ref in each.pieces}.values():
+            if ref.name not in there and replays.pieces.has(ref.name):
+                data = replays.pieces.read(ref.name, ref.digest)
+                target.pieces.stage(ref.partition, ref.first, ref.end, data)
+                copied += 1
+    return copied
+
+
 def clear_directory(paths: TopicPaths) -> None:
     """Removes what the carrier has from now on; whoever waits for more here is told. The ledger's locks stay."""
     files.make_directory(paths.root)
     files.replace_file(paths.root / MOVED, b"")
-    pieces = DirectoryJournal(paths.root).pieces
-    pieces.remove(pieces.names())
-    for directory in (paths.ledger, paths.ledger.with_name("reseals")):
+    for pieces in (DirectoryJournal(paths.root).pieces, Replays(paths.root).pieces):
+        pieces.remove(pieces.names())
+    for directory in (paths.ledger, paths.root / "reseals", paths.root / "replays" / "notes"):
         for pattern in _LOG_FILES if directory.is_dir() else ():
             for path in directory.glob(pattern):
                 with files.named(path, "removing"):
