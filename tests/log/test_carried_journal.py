@@ -18,6 +18,7 @@ from sealcast.log.entry import Entry
 from sealcast.log.ledger import Ledger, LedgerReader
 from sealcast.log.nats import NatsCarrier
 from sealcast.log.nats_partition import NatsPartition, stream_of
+from sealcast.log.numbered import NumberedLog
 from sealcast.log.offsets import PinnedOffset
 from sealcast.pipeline import reseal
 from sealcast.pipeline.retention import Retainer, frame_steps
@@ -215,6 +216,17 @@ def test_a_broker_that_was_taken_over_commits_nothing(carried: Realm, tmp_path: 
             Ledger(tmp_path / "one", key, carried.reopen().journal(TOPIC)).commit(_next(new), before)
         assert new.commit(_next(new), since), "whoever tries in vain does not end the term"
         assert new.verify() == 5
+
+
+def test_it_would_commit_if_terms_were_not_read(
+    carried: Realm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NumberedLog, "resume", lambda self, term: self.fence())
+    key = carried.broker().journal_key(carried.state().topic(TOPIC).id)
+    old, new = (Ledger(tmp_path / name, key, carried.reopen().journal(TOPIC)) for name in ("one", "two"))
+    with old.exclusive() as before, new.exclusive() as since:
+        assert new.commit(_first(), since)
+        assert old.commit(_next(new), before), "its own lock says that it is the one"
 
 
 def _first() -> Entry:
