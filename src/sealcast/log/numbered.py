@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_right, insort
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -32,6 +33,9 @@ from sealcast.log.segment import gone
 _MAX_PLACES: Final = 4_096
 #: Positions from the end on that are looked at first for the last record.
 _TAIL: Final = 64
+#: Records that a reader keeps: the last ones are asked for again and again, and each question goes to a server.
+_KEPT: Final = 32
+_KEPT_BYTES: Final = 4 << 20
 
 
 class NumberedLog(Closing):
@@ -44,6 +48,10 @@ class NumberedLog(Closing):
         self._places: list[tuple[int, int]] = []
         #: The position that the log ended at when it was looked at, and the number and time of its last record then.
         self._tail: tuple[int, int, int] = (-1, -1, 0)
+        #: The first position that was kept when it was looked at, and the number of the first record from there on.
+        self._begin: tuple[int, int] | None = None
+        #: Records that were read lately, by number.
+        self._recent: OrderedDict[int, Record] = OrderedDict()
         self._writes = False
         #: Of the writer: the number of the next record, and the time of the last.
         self._next = 0
@@ -112,8 +120,12 @@ class NumberedLog(Closing):
     def start(self) -> int:
         with self._guard:
             position, end = self._partition.bounds()
-            first = next(self._records(position, end), None)
-            return self.end() if first is None else first[0].offset
+            if self._begin is None or self._begin[0] != position:
+                first = next(self._records(position, end), None)
+                if first is None:
+                    return self.end()
+                self._begin = position, first[0].offset
+            return self._begin[1]
 
     def end(self) -> int:
         with self._guard:
@@ -136,6 +148,7 @@ class NumberedLog(Closing):
                 last = found
             if last is not None:
                 self._remember(last[0].offset, last[1])
+                self._keep(last[0])
                 return last[0].offset, last[0].time_us
             if begin <= max(first, self._tail[0]):
                 return self._tail[1], self._tail[2]
@@ -161,6 +174,8 @@ class NumberedLog(Closing):
         stop = past if end is None else end
         if start >= stop:
             return iter(())
+        if stop == start + 1 and (known := self._recent.get(start)) is not None:
+            return iter((known,))
         if start < (first := self.start()):
             raise gone(self.shown, start, first)
         return self._read(start, stop, max_bytes)
@@ -177,6 +192,7 @@ class NumberedLog(Closing):
             expected += 1
             if expected == stop:
                 self._remember(record.offset, position)
+                self._keep(record)
                 return
         raise Corrupt(f"{self.shown}: record {expected} is missing", hint="the carrier lost or withholds it")
 
@@ -220,6 +236,15 @@ class NumberedLog(Closing):
                 raise Corrupt(f"{where} was written by somebody else", hint="nobody but its writer may write here")
             if head.kind == NUMBERED:
                 yield Record(head.number, head.time_us, stored.data), stored.position
+
+    def _keep(self, record: Record) -> None:
+        with self._guard:
+            self._recent[record.offset] = record
+            self._recent.move_to_end(record.offset)
+            while len(self._recent) > 1 and (
+                len(self._recent) > _KEPT or sum(len(each.data) for each in self._recent.values()) > _KEPT_BYTES
+            ):
+                self._recent.popitem(last=False)
 
     def _remember(self, number: int, position: int) -> None:
         with self._guard:
