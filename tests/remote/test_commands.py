@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from sealcast.cli import homes
+from sealcast.cli.main import app
 from sealcast.control import asking, correspondence, desk
 from sealcast.errors import Misuse, NotFound
 from sealcast.log.control_topics import ControlPlane
 from sealcast.transports.address import GatewayAddress, home_of
+from sealcast.trust.realm.changes import Right
 from tests.cli.shell import sealcast, write_lines
 from tests.remote.world import SCHEMA, TOPIC, Served, served
 
@@ -64,6 +70,39 @@ def test_what_needs_the_realm_itself_says_so(world: Served) -> None:
         assert refused.code == 1 and "needs the realm itself" in refused.err, (command, refused.err)
     refused = sealcast("run", "--once", "--realm", home)
     assert refused.code == 1 and "no broker has joined the realm" in refused.err, refused.err
+
+
+def _example(command: str) -> list[str]:
+    """The words of a command's own example."""
+    found: Any = typer.main.get_command(app)
+    for word in command.split():
+        with typer.Context(found) as context:
+            found = found.get_command(context, word) if hasattr(found, "get_command") else found
+    line = re.search(r"sealcast ([^;]+)", found.epilog)
+    assert line is not None
+    return shlex.split(line[1])
+
+
+@pytest.mark.parametrize("command", sorted(homes.NEED_THE_REALM))
+def test_each_command_that_needs_the_realm_is_refused_in_a_home(
+    world: Served, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "quotes.json").write_text(json.dumps({"attributes": [{"name": "price", "type": "int"}]}))
+    refused = sealcast(*_example(command), "--realm", world.home("ann"))
+    assert refused.code == 1 and "needs the realm itself" in refused.err, refused.err
+
+
+def test_hints_in_a_home_say_who_does_what_is_refused_there(world: Served) -> None:
+    home = world.home("ann")
+    world.realm.revoke(TOPIC, "ann", [Right.PUBLISH])
+    refused = sealcast("pub", TOPIC, "--as", "ann", "price=3", "--realm", home)
+    assert refused.code == 1, refused
+    hint = refused.err.partition("hint:")[2]
+    assert "sealcast grant" in hint and hint.strip().startswith("this is for whoever administers the realm"), hint
+    # Where the realm is, the same hint is for whoever reads it.
+    assert homes.remedy("sealcast grant quotes ann publish", str(world.realm.paths.root)).startswith("sealcast grant")
+    assert homes.remedy("sealcast subscription add quotes", str(home)) == "sealcast subscription add quotes"
 
 
 def test_an_address_that_nobody_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sealcast.cli import talk
+from sealcast.cli import completing, talk
 from sealcast.cli.times import microseconds, moment
 from sealcast.errors import Misuse
 from sealcast.model.subscription import Subscription
@@ -22,7 +22,9 @@ app = talk.Commands()
 
 @app.command(epilog="Example: sealcast audit --topic quotes --at 2026-08-01T09:30:00Z", no_args_is_help=False)
 def audit(
-    entity: Annotated[str | None, typer.Option(metavar="NAME", help="Show this entity alone.")] = None,
+    entity: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Show this entity alone.", autocompletion=completing.everybody)
+    ] = None,
     topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Show this topic alone.")] = None,
     at: Annotated[
         str | None, typer.Option(metavar="TIME|VERSION", help="Show what held at a time, or at a registry version.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sealcast.cli import talk
+from sealcast.cli import completing, talk
 from sealcast.trust.certificates.lists import Cause
 
 if TYPE_CHECKING:
@@ -20,7 +20,12 @@ app = talk.Commands()
 
 @app.command(epilog="Example: sealcast compromise mallory")
 def compromise(
-    entity: Annotated[str, typer.Argument(metavar="ENTITY", help="An entity, a broker or a key center.")],
+    entity: Annotated[
+        str,
+        typer.Argument(
+            metavar="ENTITY", help="An entity, a broker or a key center.", autocompletion=completing.everybody
+        ),
+    ],
     cause: Annotated[Cause, typer.Option(help="The cause that the revocation list gives.")] = Cause.KEY_COMPROMISE,
     center: Annotated[
         str | None, typer.Option(metavar="NAME", help="For a key center: the one that takes its topics [default: any].")

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from sealcast.cli import contexts, talk
+from sealcast.cli import completing, contexts, talk
 from sealcast.cli.contexts import RealmContext
 
 app = talk.group("Name the realms that you work with, and choose one of them.", shared=talk.JSON_ONLY)
 
-ContextName = Annotated[str, typer.Argument(metavar="NAME")]
+ContextName = Annotated[str, typer.Argument(metavar="NAME", autocompletion=completing.contexts_known)]
 
 
 @app.command(epilog="Example: sealcast context add work --realm sealcast://gateway.example.org:7443 --as alice")
@@ -42,7 +42,7 @@ def add(
 
 @app.command(epilog="Example: sealcast context use work")
 def use(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", autocompletion=completing.contexts_known)] = None,
     none: Annotated[bool, typer.Option("--none", help="Use no context.")] = False,
 ) -> None:
     """Work with this realm, wherever no other is named and the working directory is not in one."""

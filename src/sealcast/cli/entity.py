@@ -1,23 +1,30 @@
-"""sealcast entity: enrol, invite, list, renew, revoke."""
+"""sealcast entity: enrol, invite, list, renew, revoke; and the certificate for a browser."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from sealcast.cli import talk, times
+from sealcast.cli import completing, talk, times
 from sealcast.cli.times import moment
+from sealcast.errors import Misuse, NotFound
 from sealcast.trust.certificates.lists import Cause
 from sealcast.trust.certificates.roles import Role
 
 if TYPE_CHECKING:
+    from sealcast.primitives.secrets import Secret
     from sealcast.trust.realm.changes import Grant
     from sealcast.trust.realm.machine import Entity, RealmState
 
-app = talk.Commands("Enrol, invite, list, renew and revoke entities.")
+app = talk.Commands("Enrol, invite, list, renew and revoke entities; give a browser one's certificate.")
 
+_MAX_PASSWORD_BYTES: Final = 4_096
 Name = Annotated[str, typer.Argument(metavar="NAME")]
+Known = Annotated[str, typer.Argument(metavar="NAME", autocompletion=completing.everybody)]
 Hosts = Annotated[
     list[str] | None,
     typer.Option("--host", metavar="HOST", help="Of a gateway: a name or address that it answers at; repeatable."),
@@ -140,7 +147,10 @@ def list_() -> None:
 
 @app.command(epilog="Example: sealcast entity renew --due")
 def renew(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Whose certificates to renew.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME...]", help="Whose certificates to renew.", autocompletion=completing.everybody),
+    ] = None,
     due: Annotated[bool, typer.Option("--due", help="Renew all that are past half of their life.")] = False,
 ) -> None:
     """Give entities their next certificates, for the keys and roles that they have.
@@ -156,9 +166,60 @@ def renew(
     talk.answer({"entities": [_describe(state, e) for e in renewed]}, *said, empty="nothing is due")
 
 
+@app.command(epilog="Example: sealcast entity browser alice --to alice.p12 --root market.pem")
+def browser(
+    name: Known,
+    to: Annotated[Path, typer.Option(metavar="FILE", help="Where to write it: a new PKCS #12 file.")],
+    password_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Holds the password for it [default: ask on the terminal].")
+    ] = None,
+    root: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the realm's root certificate (PEM) here.")
+    ] = None,
+) -> None:
+    """Write an entity's certificate and its key for a browser, which opens the console of a gateway with them.
+
+    Import the file into the browser, and the root certificate as an authority for web sites. The key proves who asks.
+    It opens no events and signs none. Whoever has it and the password is the entity to every gateway, until the
+    certificate ends or is revoked: delete the file after importing it.
+    """
+    from sealcast.log.files import opened
+    from sealcast.primitives import pkcs12, x509
+
+    here = talk.open_realm(afar=True)
+    identity, state = here.identity(name), here.state()
+    certificate, trust = state.entity(name).certificate, here.trust(state)
+    trust.verify(certificate, here.clock(), state.revoked, name=name)
+    password = _password(password_file)
+    made = pkcs12.bundle(name, identity.key, certificate, [trust.issuer_of(certificate)], password)
+    try:
+        with opened(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
+            os.write(file, made)
+    except OSError as error:
+        raise Misuse(f"{to} cannot be written: {os.strerror(error.errno or 0)}", hint="name a new file") from None
+    if root is not None:
+        root.write_bytes(x509.pem(trust.root.der))
+    document = {"entity": name, "file": str(to), "until": moment(state.entity(name).expires_us)}
+    talk.answer(document, f"{to} is {name!r} to gateways until {document['until']}: import it, then delete it")
+
+
+def _password(file: Path | None) -> Secret:
+    """From a file of one's own, or from the terminal, twice."""
+    from sealcast.primitives.passphrase import from_text
+    from sealcast.trust.vault import private
+
+    if file is not None:
+        if not file.exists():
+            raise NotFound(f"{file} does not exist", hint="write the password into it, readable by you alone")
+        return from_text(private.read(file, _MAX_PASSWORD_BYTES).decode(errors="replace").rstrip("\r\n"))
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("there is no terminal to ask on: name a file with it", param_hint="--password-file")
+    return from_text(typer.prompt("password for the file", hide_input=True, confirmation_prompt=True, err=True))
+
+
 @app.command(epilog="Example: sealcast entity revoke mallory --cause key-compromise")
 def revoke(
-    name: Name,
+    name: Known,
     cause: Annotated[Cause, typer.Option(help="The cause that the revocation list gives.")] = Cause.UNSPECIFIED,
 ) -> None:
     """Revoke an entity for good, on every topic, and its certificate with it.

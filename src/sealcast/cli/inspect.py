@@ -55,7 +55,7 @@ def inspect(
 def look(path: Path) -> Found:
     """What it is, what is in it, what it reveals and what it hides."""
     if not path.exists():
-        raise NotFound(f"{path} does not exist")
+        raise NotFound(f"{path} does not exist", hint="name a file of a realm: a log, a piece, a ledger, a key file")
     if path.is_dir():
         for name, looker in _DIRECTORIES.items():
             if any(path.glob(name)):
@@ -210,7 +210,10 @@ def _plain_json(path: Path) -> Found:
         )
     if isinstance(body, dict) and {"format", "name", "id", "root"} == set(body) - {"registry", "discovery", "at_hand"}:
         return _result("a realm's mark", **body, reveals="the realm's name and id", hides="nothing")
-    raise Rejected(f"{path} is JSON, but not a file that Sealcast writes")
+    raise Rejected(
+        f"{path} is JSON, but not a file that Sealcast writes",
+        hint="of a realm, realm.json and key files are JSON: name one of them, or a file of a log",
+    )
 
 
 def _in_clear(topic: TopicState) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sealcast.cli import talk
+from sealcast.errors import extras_named
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -33,7 +34,8 @@ def asked_for(port: int | None, token: Path | None) -> ShownMetrics:
     if port is None and token is None:
         return _nothing
     # The package is there for those who want metrics.
-    from sealcast.broker.metrics_page import read_token, serve
+    with extras_named("metrics"):
+        from sealcast.broker.metrics_page import read_token, serve
 
     secret = read_token(token)
 

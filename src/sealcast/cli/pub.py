@@ -71,6 +71,7 @@ def pub(
         str,
         typer.Option(metavar="FILTER", help="Let only these entities open the events: \"name LIKE 'ward-%'\"."),
     ] = "",
+    key_file: talk.KeyFileOption = None,
     traces: TracesTo = None,
 ) -> None:
     """Publish events, one JSON object a line: {"attributes": {...}, "payload": text, "content_type"?}.
@@ -102,7 +103,7 @@ def pub(
     job = _Job(readers, "event" if one else "line" if form in (Format.JSONL, Format.CSV) else "row")
     with (
         traces_to(traces) as traced,
-        Publisher(talk.open_entity_realm(), topic, as_=as_, broker=broker, traces=traced) as publisher,
+        Publisher(talk.open_entity_realm(as_, key_file), topic, as_=as_, broker=broker, traces=traced) as publisher,
     ):
         schema = publisher.realm.state().topic(topic).schema
         total, batches = _one(words or [], payload, schema) if one else _opened(form, file, schema, cloudevents)

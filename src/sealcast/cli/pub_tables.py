@@ -98,4 +98,7 @@ def _reading(form: str) -> Iterator[None]:
     try:
         yield
     except pa.ArrowException as error:
-        raise Rejected(f"the input is not {form}, or damaged: {str(error).splitlines()[0]}") from None
+        raise Rejected(
+            f"the input is not {form}, or damaged: {str(error).splitlines()[0]}",
+            hint="say what it is: --format jsonl, csv, parquet or arrow; or make the file again",
+        ) from None

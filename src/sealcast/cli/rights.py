@@ -24,8 +24,8 @@ Rights = Annotated[list[Right], typer.Argument(metavar="RIGHT...", help="publish
 
 @grant_app.command(epilog="Example: sealcast grant orders alice subscribe --for 30d --template symbol=IBM")
 def grant(
-    topic: str,
-    entity: str,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    entity: Annotated[str, typer.Argument(metavar="ENTITY")],
     rights: Rights,
     span: Annotated[
         str | None, typer.Option("--for", metavar="SPAN", help="How long it lasts: 12h, 30d [default: for good].")
@@ -75,8 +75,8 @@ def grant(
 
 @revoke_app.command(epilog="Example: sealcast revoke orders alice publish")
 def revoke(
-    topic: str,
-    entity: str,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    entity: Annotated[str, typer.Argument(metavar="ENTITY")],
     rights: Rights,
     as_: owners.OwnerOption = None,
 ) -> None:

@@ -192,6 +192,12 @@ def _answer(totals: Mapping[str, int], batches: int, seconds: float) -> None:
     talk.answer(document, said)
 
 
+def _place(batch: FinishedBatch) -> str:
+    """Whose batch it is."""
+    at = f" at {', '.join(batch.by_broker)}" if batch.by_broker else ""
+    return f"topic {batch.topic!r}{at}"
+
+
 class _Shown:
     """Batches as they finish: one line that changes, in front of a person; a line each, otherwise."""
 
@@ -207,6 +213,7 @@ class _Shown:
             talk.given.log.write(
                 "batch",
                 topic=batch.topic,
+                broker=", ".join(batch.by_broker),
                 batch=batch.number,
                 admitted=counts.get("admitted", 0),
                 rejected=rejected,
@@ -217,8 +224,8 @@ class _Shown:
             )
             return
         text = (
-            f"batch {batch.number}: {counts.get('admitted', 0):,} events, {counts.get('deliveries', 0):,} deliveries, "
-            f"{batch.seconds:.2f} s, backlog {batch.backlog:,} frames"
+            f"{_place(batch)}: batch {batch.number}: {counts.get('admitted', 0):,} events, "
+            f"{counts.get('deliveries', 0):,} deliveries, {batch.seconds:.2f} s, backlog {batch.backlog:,} frames"
         )
         if self._live:
             talk.note_live(text)

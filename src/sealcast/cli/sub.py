@@ -95,6 +95,7 @@ def sub(
     cloudevents: CloudEventsOption = False,
     group: GroupOption = None,
     dead_letters: DeadOption = False,
+    key_file: talk.KeyFileOption = None,
     traces: TracesTo = None,
 ) -> None:
     """Open the events a subscriber gets, one JSON object a line, from its durable cursor on.
@@ -118,7 +119,7 @@ def sub(
     until = None if to is None else microseconds(to, "--to")
     ack = ack and to is None  # a look at the past is no reason to skip what lies before it
     delay_us = None if spacing is None else _delay_us(spacing)
-    here, failed = talk.open_entity_realm(), list[str]()
+    here, failed = talk.open_entity_realm(as_, key_file), list[str]()
     if cloudevents and format is not None:
         raise typer.BadParameter("--cloudevents prints JSON, --format lines of text: give one of them")
     shown = _shown(topic, cloudevents)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sealcast.cli import talk
+from sealcast.cli import completing, talk
 from sealcast.cli.times import moment
 from sealcast.errors import NotFound
 
@@ -242,7 +242,7 @@ def move(
 
 @app.command(epilog="Example: sealcast subscription remove alice-1")
 def remove(
-    ids: Annotated[list[str], typer.Argument(metavar="ID")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID", autocompletion=completing.subscriptions)],
     topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Only on this topic.")] = None,
     as_: Annotated[str | None, typer.Option("--as", metavar="ENTITY", help="Only this subscriber's.")] = None,
 ) -> None:

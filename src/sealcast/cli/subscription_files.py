@@ -27,7 +27,9 @@ class LinesRefused(Rejected):
     code = "lines"
 
     def __init__(self, message: str, lines: list[dict[str, object]]) -> None:
-        super().__init__(message)
+        super().__init__(
+            message, hint='a line is {"subscriber": "alice", "filter": "price < 9"}, with an "id" if you like'
+        )
         self.lines = lines
 
     def as_json(self) -> dict[str, object]:

@@ -9,17 +9,21 @@ Also the options that every command shares, so that they read the same everywher
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import wraps
 from inspect import Parameter, signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, TypeVar
 
 import typer
-from typer.models import CommandFunctionType
+from typer.models import CommandFunctionType, ParameterInfo
 
+from sealcast.cli import completing, homes
 from sealcast.errors import HINT, FilterRejected, Misuse, NotFound, SealcastError, Unavailable
 from sealcast.model.shown import safe as safe
 from sealcast.telemetry.logs import JsonLog
@@ -38,6 +42,11 @@ AsOption = Annotated[
     typer.Option("--as", metavar="ENTITY", envvar="SEALCAST_AS", help="The enrolled entity that does this."),
 ]
 
+KeyFileOption = Annotated[
+    Path | None,
+    typer.Option("--key-file", metavar="FILE", help="The entity's key file [default: entities/NAME.key of the realm]."),
+]
+
 #: What `typer.Typer` and its commands are made with, everywhere.
 SETTINGS: Final[dict[str, Any]] = {
     "rich_markup_mode": None,
@@ -47,6 +56,8 @@ SETTINGS: Final[dict[str, Any]] = {
     "context_settings": {"help_option_names": ["-h", "--help"]},
 }
 _WIDEST: Final = 100_000
+#: Between two columns of a table.
+_BETWEEN: Final = 3
 
 
 # --- what all commands share --------------------------------------------------------------------------
@@ -81,8 +92,12 @@ class GivenOptions:
     command: str = "sealcast"
     realm: str | None = None
     json: bool = False
+    #: Key files of entities that are not where the realm has them.
+    keys: Mapping[str, Path] = field(default_factory=dict)
     #: Where notes go instead of to a person.
     log: JsonLog | None = None
+    #: Whether the command runs for good: what it says without a terminal is a log, whose lines have their time.
+    daemon: bool = False
 
 
 given: Final = GivenOptions()
@@ -109,11 +124,16 @@ class Commands(typer.Typer):
             def run(context: typer.Context, **values: Any) -> None:
                 given.command = context.command_path
                 shared = {option.name: values.pop(option.name) for option in own_shared}
-                given.realm, given.json = shared.get("realm"), shared.get("json", False)
+                given.realm, given.json, given.keys = shared.get("realm"), shared.get("json", False), {}
                 given.log = JsonLog(sys.stderr) if shared.get("log_json") else None
+                given.daemon = daemon and not values.get("once", False)
                 function(**values)
 
             own = signature(function, eval_str=True)
+            for parameter in own.parameters.values():
+                for about in getattr(parameter.annotation, "__metadata__", ()):
+                    if isinstance(about, ParameterInfo):
+                        completing.know(about)
             context = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
             run.__signature__ = own.replace(parameters=[*own.parameters.values(), *own_shared, context])  # type: ignore[attr-defined]
             register(run)
@@ -135,7 +155,7 @@ def open_realm(*, afar: bool = False, home_of: Role | None = None) -> Realm:
     of that role."""
     from sealcast.trust.deployment import Realm
 
-    here = Realm(given.realm)
+    here = Realm(given.realm, keys=given.keys)
     return _at_hand(here, afar or (home_of is not None and has_joined(here, home_of)))
 
 
@@ -167,11 +187,18 @@ def _at_hand(here: _Opened, afar: bool) -> _Opened:
     return here
 
 
-def open_entity_realm() -> EntityRealm:
-    """The realm that the command works on as its publishers and subscribers see it."""
+def open_entity_realm(as_: str | None = None, key_file: Path | None = None) -> EntityRealm:
+    """The realm that the command works on as its publishers and subscribers see it. With a key file, the keys of the
+    entity that does this are there."""
     from sealcast.trust.handles import EntityRealm
 
-    return EntityRealm(given.realm)
+    if as_ is not None and key_file is not None:
+        if not key_file.is_file():
+            raise NotFound(
+                f"{key_file} does not exist", hint=f"name the key file of {as_!r}, as `sealcast relock` makes one"
+            )
+        given.keys = {as_: key_file.absolute()}
+    return EntityRealm(given.realm, keys=given.keys)
 
 
 def realm_around() -> Realm | None:
@@ -246,13 +273,43 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) 
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = _widths(columns, cells, console().width)
+    if widths is None:
+        _blocks(columns, cells)
+        return
     shown = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     numeric = [all(isinstance(row[i], int | float) for row in rows) for i in range(len(columns))]
-    for name, right in zip(columns, numeric, strict=True):
-        shown.add_column(name, justify="right" if right else "left", overflow="fold")
-    for row in rows:
-        shown.add_row(*(f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else safe(str(v)) for v in row))
+    for name, right, width in zip(columns, numeric, widths, strict=True):
+        shown.add_column(name, justify="right" if right else "left", overflow="fold", width=width)
+    for row in cells:
+        shown.add_row(*row)
     console().print(shown)
+
+
+def _cell(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else safe(str(value))
+
+
+def _widths(columns: Sequence[str], cells: Sequence[Sequence[str]], most: int) -> list[int] | None:
+    """How wide each column is, where lines break between words and no word is broken; None if that does not fit."""
+    texts = list(zip(columns, *cells, strict=True))
+    widths = [max(max(map(len, text.split()), default=0) for text in column) for column in texts]
+    left = most - sum(widths) - _BETWEEN * (len(widths) - 1)
+    if left < 0:
+        return None
+    for number, column in enumerate(texts):
+        more = min(left, max(len(text) for text in column) - widths[number])
+        widths[number], left = widths[number] + more, left - more
+    return widths
+
+
+def _blocks(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """What is too wide for this terminal as a table, a line for each value. Nothing is cut: one can copy it."""
+    width = max(map(len, columns)) + 2
+    for number, row in enumerate(cells):
+        lines = [f"{name.ljust(width)}{value}" for name, value in zip(columns, row, strict=True) if value]
+        say("\n".join(["", *lines] if number else lines))
 
 
 def pairs(items: Sequence[tuple[str, object]]) -> None:
@@ -290,6 +347,8 @@ def note(text: str, mark: str = "") -> None:
     if given.log is not None:
         given.log.write("note", message=safe(text))
         return
+    if given.daemon and not sys.stderr.isatty():
+        mark = f"{datetime.now(UTC).isoformat(timespec='milliseconds')} {mark}"
     print(mark + safe(text), file=sys.stderr, flush=True)
 
 
@@ -362,13 +421,14 @@ def refuse(error: SealcastError, *, as_json: bool) -> None:
     if given.log is not None:
         given.log.write("refused", reason=error.code, message=safe(error.message))
         return
+    given.daemon = False  # the last words of the command are for whoever started it, and begin as they always do
     note(f" {error.message}", coloured("refused:" if error.code != "bug" else "bug:", "31;1", sys.stderr))
     if isinstance(error, FilterRejected) and error.at is not None:
         for text in getattr(error, "__notes__", ()):
             if not text.startswith(HINT):
                 note(marked(text, error.at))
     if error.hint is not None:
-        note(f" {error.hint}", coloured("hint:", "36", sys.stderr))
+        note(f" {homes.remedy(error.hint, given.realm)}", coloured("hint:", "36", sys.stderr))
 
 
 def marked(text: str, at: int) -> str:
@@ -402,7 +462,23 @@ def json_trouble(error: Exception) -> str:
 
 def from_os_error(error: OSError) -> Unavailable:
     where = f"{error.filename}: " if error.filename else ""
-    return Unavailable(f"{where}{error.strerror or error}")
+    return Unavailable(f"{where}{error.strerror or error}", hint=_way_out(error))
+
+
+def _way_out(error: OSError) -> str | None:
+    """What to do about it, where that is known."""
+    path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
+    match error:
+        case FileNotFoundError() if path is not None and not path.parent.is_dir():
+            return f"there is no directory {path.parent.absolute()}: make it first, or name another"
+        case FileNotFoundError() if path is not None:
+            return f"check the name; it was looked for in {path.parent.absolute()}"
+        case PermissionError():
+            return "let the user that runs this read or write it, or name another file"
+        case IsADirectoryError():
+            return "name a file: this is a directory"
+        case _:
+            return None
 
 
 def coloured(text: str, code: str, stream: TextIO) -> str:

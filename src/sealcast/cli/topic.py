@@ -299,7 +299,7 @@ def advertise(
 
 
 @app.command(epilog="Example: sealcast topic show quotes")
-def show(name: str) -> None:
+def show(name: Annotated[str, typer.Argument(metavar="TOPIC")]) -> None:
     """Show one topic: its attributes, its rights, its subscribers."""
     state = talk.open_realm(afar=True).state()
     found = state.topic_state(name)
@@ -339,8 +339,23 @@ def read_schema(file: str) -> Schema:
     try:
         body = jsonlib.loads(text, parse_float=Decimal)
     except ValueError as error:
-        raise SchemaRejected(f"{file} is not JSON: {error}") from None
+        raise SchemaRejected(
+            f"{file} is not JSON: {error}",
+            hint='a schema is {"attributes": [{"name": "price", "type": "int"}, ...]}',
+        ) from None
     return Schema.from_json(body)
+
+
+def _readers(state: RealmState, found: TopicState) -> dict[str, int | None]:
+    """How many there are, as `status` counts them. In a tree, readers stand at brokers, and their filters are known to
+    themselves alone."""
+    topic = found.topic
+    if topic.protection.overlay:
+        placed = state.overlay(topic.name).places
+        may = sum(state.may_subscribe(topic.name, name) for name in placed)
+        return {"subscribers": len(placed), "authorised": may, "subscriptions": None}
+    may = len(list(state.authorised_slots(topic.name)))
+    return {"subscribers": len(found.slots), "authorised": may, "subscriptions": len(found.subscriptions)}
 
 
 def describe(state: RealmState, found: TopicState) -> dict[str, object]:
@@ -355,9 +370,7 @@ def describe(state: RealmState, found: TopicState) -> dict[str, object]:
         "access": str(topic.access),
         "partitions": topic.partitions,
         "epoch": topic.epoch,
-        "subscribers": len(found.slots),
-        "authorised": len(list(state.authorised_slots(topic.name))),
-        "subscriptions": len(found.subscriptions),
+        **_readers(state, found),
         "rights": {entity: sorted(terms) for entity, terms in found.terms.items()},
         "terms": {entity: {right: term_json(t) for right, t in terms.items()} for entity, terms in found.terms.items()},
         "center": topic.center,
@@ -395,7 +408,7 @@ def _show_many(state: RealmState, found: list[TopicState], empty: str) -> None:
             t.topic.protection.name,
             t.topic.access,
             t.topic.partitions,
-            len(t.subscriptions),
+            _readers(state, t)["subscriptions"] if not t.topic.protection.overlay else "-",
             ", ".join(f"{a.name} {a.type}" for a in t.topic.schema.attributes),
         )
         for t in found

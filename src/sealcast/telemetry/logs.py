@@ -30,6 +30,7 @@ FIELDS: Final[dict[str, type]] = {
     "version": int,
     "listen": str,
     "topic": str,
+    "broker": str,
     "batch": int,
     "admitted": int,
     "rejected": int,

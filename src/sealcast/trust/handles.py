@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from heapq import heapify, heapreplace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 from sealcast.errors import Corrupt, Misuse, NotFound, Unavailable
@@ -49,12 +50,19 @@ from sealcast.trust.turns import turn_of
 class OpenRealm:
     """A realm as anybody may see it."""
 
-    def __init__(self, directory: str | Path | None = None, *, clock: Callable[[], int] = now_us) -> None:
+    def __init__(
+        self,
+        directory: str | Path | None = None,
+        *,
+        clock: Callable[[], int] = now_us,
+        keys: Mapping[str, Path] = MappingProxyType({}),
+    ) -> None:
         """Opens the realm in `directory`; without one, that of SEALCAST_REALM or around the working directory.
 
-        `clock` tells the time in microseconds since 1970, for what is decided and for what is asked.
+        `clock` tells the time in microseconds since 1970, for what is decided and for what is asked. `keys` says where
+        key files of entities are that are not in the realm's directory.
         """
-        self.paths: Layout = layout.find(directory)
+        self.paths: Layout = replace(layout.find(directory), keys=tuple(keys.items()))
         mark = layout.read_mark(self.paths)
         self.name = mark.name
         self.id = mark.id
@@ -67,9 +75,9 @@ class OpenRealm:
         self.carriers = Carriers(self.paths, lambda what: turn_of(where, f"{what} of realm {mark.name}", mark.id))
         #: Where the realm's shared things are; what is one's own is in `paths`.
         self.site = self._site(mark)
-        judge, keys = Judge(mark.id, mark.root), AuthorKeys(self.author)
+        judge, authors = Judge(mark.id, mark.root), AuthorKeys(self.author)
         snapshots = Snapshots(self.paths.root, mark.id, mark.root)
-        self.registry = Registry(where, mark.id, clock, judge, keys, self.site.registry, snapshots)
+        self.registry = Registry(where, mark.id, clock, judge, authors, self.site.registry, snapshots)
 
     def _site(self, mark: RealmMark) -> RealmSite:
         local = LocalSite(self.paths, mark, self.state, self.carriers)
@@ -110,7 +118,7 @@ class OpenRealm:
 
     def reopen(self) -> Self:
         """The same realm by a handle of its own: for another thread, or a child process."""
-        return type(self)(self.paths.root, clock=self.clock)
+        return type(self)(self.paths.root, clock=self.clock, keys=dict(self.paths.keys))
 
     def author(self, name: str) -> Author | None:
         """Whoever of that name this handle can state changes for: nobody."""

@@ -107,6 +107,8 @@ class Layout:
     """The paths of one realm. A name that goes into a path was checked by the realm's rules before."""
 
     root: Path
+    #: Entities whose key files somebody named, and where those are; all others are in their place here.
+    keys: tuple[tuple[str, Path], ...] = ()
 
     mark = Below(_MARK)
     registry = Below("registry.sqlite")
@@ -143,7 +145,7 @@ class Layout:
         return self.broker(broker) / "revocations"
 
     def entity_key(self, name: str) -> Path:
-        return self.entities / f"{name}.key"
+        return dict(self.keys).get(name) or self.entities / f"{name}.key"
 
     def topic(self, name: str, broker: str = FIRST_BROKER) -> TopicPaths:
         """A topic at one of its brokers. The first broker's are in the realm's own directory, as most have no other."""

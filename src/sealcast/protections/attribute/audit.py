@@ -74,7 +74,8 @@ class PeersAudit:
         state, report = self._realm.state(), self.report
         for name in state.slots_of(self._topic):
             if name not in self._subscribers:
-                report.gap(f"the keys of {name!r} are not here: what it received was not checked")
+                why = f"{name!r} was revoked" if state.entity(name).revoked else f"the keys of {name!r} are not here"
+                report.gap(f"{why}: what it received was not checked")
         for name in self._publishers:
             self._publisher(name)
             told(1)

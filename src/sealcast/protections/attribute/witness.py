@@ -76,7 +76,7 @@ class AttributeWitness(Witness[PeerPiece]):
         both = inbox.counts + own.counts
         return {
             "subscriptions": sum(each.subscriber == broker for each in state.subscriptions_of(topic)),
-            "authorised": int(state.may_subscribe(topic, broker)),
+            "authorised": int(state.slot_of(topic, broker) is not None and state.may_subscribe(topic, broker)),
             "frames": end,
             "backlog": own.waiting([end]),
             "batches": inbox.batches + own.batches,

@@ -303,7 +303,8 @@ class BrokerDecisions:
         if log is None or event.offset >= log.end():
             frames = log.end() if log is not None else 0
             raise NotFound(
-                f"topic {self._topic!r} has no event {event}: partition {event.partition} has {frames} frames"
+                f"topic {self._topic!r} has no event {event}: partition {event.partition} has {frames} frames",
+                hint="an event's name is partition/offset/row, as `sealcast pub` and `sealcast sub` print it",
             )
         if event.offset < log.start():
             return None

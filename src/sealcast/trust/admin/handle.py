@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from sealcast.errors import NotFound
@@ -29,8 +30,14 @@ _ROLES: Final = (Role.ENTITY, Role.BROKER, Role.KEY_CENTER, Role.DISCOVERY, Role
 class Handle(BrokerRealm, EntityRealm):
     """One realm, with whatever secrets are at hand."""
 
-    def __init__(self, directory: str | Path | None = None, *, clock: Callable[[], int] = now_us) -> None:
-        super().__init__(directory, clock=clock)
+    def __init__(
+        self,
+        directory: str | Path | None = None,
+        *,
+        clock: Callable[[], int] = now_us,
+        keys: Mapping[str, Path] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(directory, clock=clock, keys=keys)
         if at_hand(self.paths.administrator_key):
             self.registry.hold(Pin.beside(self.paths.administrator_key, ADMINISTRATOR))
 

@@ -125,7 +125,12 @@ class RealmState:
     def entity(self, name: str) -> Entity:
         found = self.entities.get(name)
         if found is None:
-            raise _unknown("entity", name, self.entities, "enrol it with `sealcast entity enrol`")
+            raise _unknown(
+                "entity",
+                name,
+                self.entities,
+                "`sealcast entity list` shows who there is; new ones are enrolled with `sealcast entity enrol`",
+            )
         return found
 
     def topic(self, name: str) -> Topic:

@@ -101,6 +101,10 @@ def read(path: Path, kind: str, missing: NotFound) -> Mapping[str, Any]:
 
 def relock(path: Path, to: Path | None = None, by: str | None = None) -> Lock:
     """Seals a key file anew, in its place or as a new file: under a passphrase to hand it over, or under a new key."""
+    if not path.exists():
+        raise NotFound(
+            f"{path} does not exist", hint="key files are entities/NAME.key and those in secrets/ of a realm"
+        )
     file = KeyFile.from_bytes(path, private.read(path, MAX_BYTES))
     body = _open(file, path, unlock.for_reading(file.lock, path))
     made = _seal(unlock.for_writing(by), file.kind, json.dumps(body).encode())

@@ -66,7 +66,10 @@ def enrol(draft: Draft, change: EnrolEntity) -> None:
             hint="names are never given twice: choose another",
         )
     if known is not None:
-        raise Misuse(f"entity {change.name!r} is enrolled already")
+        raise Misuse(
+            f"entity {change.name!r} is enrolled already",
+            hint="choose another name: each is used once; `sealcast entity list` shows them",
+        )
     if len(change.verify_key) != KEY_BYTES or len(change.kem_public) not in RECEIVING_KEY_SIZES:
         sizes = " or ".join(map(str, RECEIVING_KEY_SIZES))
         raise Rejected(f"entity {change.name!r}: its keys have {KEY_BYTES} bytes to sign, {sizes} to receive by")
