@@ -107,8 +107,8 @@ def test_other_sites_change_nothing(served: Served, attack: str) -> None:
 def test_the_attacks_succeed_without_the_checks(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
     """The weakened variant: a guard that knows sessions only."""
 
-    def careless(self: guard.Guard, scope: object, headers: guard.Headers) -> tuple[int, str, str] | None:
-        return None if self._visits.knows(guard.cookie_of(headers)) else (401, "", "")
+    def careless(self: guard.Guard, scope: guard.Scope, headers: guard.Headers) -> Viewer | guard.NotLetIn:
+        return self._door.viewer(scope["path"], headers)
 
     with world.serving(realm) as served:
         cookie = served.enter()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -12,7 +14,9 @@ import pytest
 
 from sealcast import Realm, Right
 from sealcast.console import event as event_page
+from sealcast.console.confirming import GOOD_S, MAX_WAITING, Act, Confirmations
 from sealcast.console.viewer import Viewer
+from sealcast.errors import Misuse
 from sealcast.model.event import Position
 from sealcast.primitives import merkle
 from sealcast.protections.port import witness_side
@@ -73,7 +77,7 @@ def test_who_administers_nothing_changes_nothing_and_asks_about_itself(stranger:
     before = realm.state().version
     assert stranger.page(f"/event?topic={TOPIC}&event=0/0/0&subscriber=bob").status == 400
     for path in ("/rights/revoke", "/rights/compromise"):
-        body = f"topic={TOPIC}&entity=bob&right=subscribe&meant=yes"
+        body = f"topic={TOPIC}&entity=bob&right=subscribe&confirm=yes"
         assert stranger.send(path, body).status == 400
     assert stranger.send("/lab/opyrchal/table1", "").status == 400
     assert realm.state().version == before
@@ -149,7 +153,7 @@ def test_a_right_is_taken_away_after_a_dry_run(tmp_path: Path) -> None:
         dry = served.send("/rights/revoke", asked, sealcast_part="1")
         assert dry.status == 200 and "delivers nothing" in dry.body
         assert realm.state().version == before and realm.state().may_subscribe(TOPIC, "alice")
-        done = served.send("/rights/revoke", f"{asked}&meant=yes", sealcast_part="1")
+        done = served.send("/rights/revoke", f"{asked}&confirm={token_in(dry.body)}", sealcast_part="1")
         assert done.status == 200 and "Done" in done.body
         assert not realm.state().may_subscribe(TOPIC, "alice")
         assert Right.PUBLISH in realm.state().rights_of(TOPIC, "alice")
@@ -159,11 +163,89 @@ def test_a_right_is_taken_away_after_a_dry_run(tmp_path: Path) -> None:
         assert "still" in rows and "revoke" in rows
 
 
-def test_a_compromise_is_previewed_and_not_done(served: Served, realm: Realm) -> None:
-    before = realm.state().version
-    told = served.send("/rights/compromise", "entity=alice", sealcast_part="1")
-    assert told.status == 200 and "alice is revoked, for good" in told.body and "sealcast compromise alice" in told.body
-    assert realm.state().version == before
+def token_in(body: str) -> str:
+    """The token of the dry run on a page."""
+    return re.findall(r'name="confirm" value="([^"]+)"', body)[0]
+
+
+def test_what_was_not_shown_cannot_be_confirmed(tmp_path: Path) -> None:
+    """Tokens that are nobody's, another session's, of something else, used, or of a realm that has changed since."""
+    realm = world.make(tmp_path / "realm")
+    asked = f"topic={TOPIC}&entity=alice&right="
+    with world.serving(realm) as served, world.serving(realm) as other:
+        before = realm.state().version
+
+        def refused(token: str, right: str = "subscribe", at: Served = served) -> str:
+            answer = at.send("/rights/revoke", f"{asked}{right}&confirm={token}", sealcast_part="1")
+            assert answer.status == 400 and realm.state().version == before
+            return answer.body
+
+        def shown(right: str = "subscribe") -> str:
+            return token_in(served.send("/rights/revoke", f"{asked}{right}", sealcast_part="1").body)
+
+        refused("yes")
+        refused(shown("publish"))  # of something else
+        refused(shown(), at=other)  # another console's
+        token = shown()
+        served.enter()
+        refused(token)  # another session's
+        token = shown()
+        assert served.send("/rights/compromise", f"entity=alice&typed=alice&confirm={token}").status == 400
+        refused(token)  # it was used
+        token = shown()
+        realm.subscribe(TOPIC, "alice", "price > 7")
+        before = realm.state().version
+        assert "has changed since" in refused(token)
+
+
+def test_the_forgery_succeeds_where_tokens_are_not_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weakened variant: any word confirms."""
+    realm = world.make(tmp_path / "realm")
+    monkeypatch.setattr(Confirmations, "spend", lambda self, token, act: None)
+    with world.serving(realm) as served:
+        forged = f"topic={TOPIC}&entity=alice&right=subscribe&confirm=yes"
+        assert served.send("/rights/revoke", forged).status == 200
+        assert not realm.state().may_subscribe(TOPIC, "alice")
+
+
+def test_confirmations_end_and_are_bounded() -> None:
+    now = [0.0]
+    kept, act = Confirmations(lambda: now[0]), Act("me", "revoke", ("a",), ("b",))
+    late, first = kept.token(act), kept.token(act)
+    kept.spend(first, act)
+    now[0] = GOOD_S
+    with pytest.raises(Misuse):
+        kept.spend(late, act)
+    oldest = kept.token(act)
+    for _ in range(MAX_WAITING):
+        kept.token(act)
+    with pytest.raises(Misuse):
+        kept.spend(oldest, act)
+
+
+def test_a_compromise_is_responded_to_after_a_dry_run(tmp_path: Path) -> None:
+    realm, said = world.make(tmp_path / "realm"), list[str]()
+    with world.serving(realm, tell=said.append) as served:
+        before = realm.state().version
+        told = served.send("/rights/compromise", "entity=bob", sealcast_part="1")
+        assert "bob is revoked, for good" in told.body and "sealcast compromise bob" in told.body
+        wrong = f"entity=bob&typed=alice&confirm={token_in(told.body)}"
+        assert served.send("/rights/compromise", wrong, sealcast_part="1").status == 400
+        assert realm.state().version == before and not said
+        token = token_in(served.send("/rights/compromise", "entity=bob", sealcast_part="1").body)
+        begun = served.send("/rights/compromise", f"entity=bob&typed=bob&confirm={token}", sealcast_part="1")
+        assert begun.status == 200 and "/rights/responses/bob" in begun.body
+        deadline = time.monotonic() + 120
+        while "under way" in (page := served.page("/rights/responses/bob").body) and time.monotonic() < deadline:
+            time.sleep(0.5)
+        words = Read(page).words
+        assert "bob is revoked, by registry version" in words and "not over" not in words and "over" in words
+        assert realm.state().entity("bob").revoked and said == ["the response to the compromise of bob begins"]
+        assert served.page("/rights/responses/alice").status == 404
+        # And the audit says so.
+        assert "version" in Read(served.page(f"/rights?entity=bob&topic={TOPIC}").body).words
+        again = served.send("/rights/compromise", "entity=bob", sealcast_part="1")
+        assert "was dealt with" in again.body
 
 
 @pytest.mark.parametrize("body", ["", "topic=x&entity=alice&right=subscribe", f"topic={TOPIC}&entity=alice&right=fly"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,10 +54,18 @@ def identity_pem(realm: Realm, name: str, directory: Path) -> Path:
 class RunningGateway:
     """A gateway in a thread of its own, and clients of it."""
 
-    def __init__(self, realm: Realm, directory: Path, limits: GatewayLimits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        realm: Realm,
+        directory: Path,
+        limits: GatewayLimits = DEFAULT_LIMITS,
+        console: Collection[str] | None = None,
+    ) -> None:
         self.realm, self._directory = realm, directory
         self.log = io.StringIO()
-        self.gateway = GatewayService(GatewayRealm(realm.paths.root), limits=limits, log=self.log, log_requests=True)
+        self.gateway = GatewayService(
+            GatewayRealm(realm.paths.root), limits=limits, log=self.log, log_requests=True, console=console
+        )
         self.port = self.gateway.port
         self.root = directory / "root.pem"
         founding = realm.state().founding

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from sealcast.cli import talk
+from sealcast.cli.times import moment
 
 app = talk.Commands(no_args_is_help=False)
 
@@ -50,13 +51,20 @@ def console(
     here = Realm(talk.open_realm().paths.root)
     if as_ is not None:
         here.identity(as_)
-    made = ConsoleService(here, Viewer(as_), host.strip("[]"), int(port), numeric=numeric, figures=figures)
+    made = ConsoleService(here, Viewer(as_), host.strip("[]"), int(port), numeric=numeric, figures=figures, tell=_told)
     if sys.stdin.isatty():
         threading.Thread(target=_links, args=(made.link,), daemon=True).start()
         talk.note("press Enter for another link; Ctrl-C ends the console")
     link = made.link()
     talk.answer({"link": link, "port": made.port}, f"open {link}")
     asyncio.run(made.run())
+
+
+def _told(words: str) -> None:
+    """What is changed from a page is said here, too, with its time; the registry has it signed."""
+    from sealcast.trust.registry import now_us
+
+    talk.note(f"{moment(now_us())} {words}")
 
 
 def _links(link: object) -> None:

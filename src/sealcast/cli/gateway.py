@@ -31,6 +31,15 @@ def gateway(
     ] = None,
     prometheus: PrometheusPort = None,
     prometheus_token: PrometheusToken = None,
+    console: Annotated[
+        bool, typer.Option("--console", help="Show the console at /console/ to entities, by their certificates.")
+    ] = False,
+    console_admin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ENTITY", help="Who sees the whole realm on the console, as an administrator does; repeatable."
+        ),
+    ] = None,
     log_requests: Annotated[bool, typer.Option("--log-requests", help="Write a line for every request.")] = False,
 ) -> None:
     """Let publishers and subscribers on other machines in, until Ctrl-C.
@@ -39,6 +48,10 @@ def gateway(
     what is its own, and holds no key that opens anything. A frame is acknowledged when it is durable.
 
     Make a gateway first, where the authority is: sealcast entity enrol door --role gateway --host gateway.example.org
+
+    With --console, browsers elsewhere that have an entity's certificate (`sealcast entity browser`) open the console at
+    https://HOST:PORT/console/. Each sees the topics that it has a place at. Nobody's events are shown, because readers'
+    keys are not here, and nothing can be changed.
 
     The log goes to stderr, one JSON document a line. SIGTERM ends it in good order. A renewed certificate is shown
     without a restart (SIGHUP: at once).
@@ -50,6 +63,8 @@ def gateway(
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or not 0 <= int(port) < 65_536:
         raise typer.BadParameter(f"{listen!r} is no address: write HOST:PORT", param_hint="--listen")
+    if console_admin and not console:
+        raise typer.BadParameter("this is about the console: give --console, too", param_hint="--console-admin")
     show = asked_for(prometheus, prometheus_token)
     made = GatewayService(
         GatewayRealm(talk.given.realm),
@@ -58,6 +73,7 @@ def gateway(
         port=int(port),
         log=sys.stderr,
         log_requests=log_requests,
+        console=(console_admin or ()) if console else None,
     )
     talk.given.log = JsonLog(sys.stderr)  # one log, whoever writes to it
     talk.note(

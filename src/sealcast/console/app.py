@@ -22,11 +22,14 @@ from sealcast.clients.realm import Realm
 from sealcast.console import event, filters, overview, rights, sees, topic
 from sealcast.console.aside import Aside
 from sealcast.console.asked import FormFields, asked_of, viewer_of
-from sealcast.console.guard import COOKIE, Guard
+from sealcast.console.confirming import Confirmations
+from sealcast.console.guard import COOKIE, Guard, LoopbackDoor, Refuse, cookie_of
 from sealcast.console.html import Markup, element
 from sealcast.console.live import LivePages, Render
-from sealcast.console.pages import PageLink, page, said
+from sealcast.console.pages import PageLink, page, part, said
 from sealcast.console.papers import Papers
+from sealcast.console.responses import Responses
+from sealcast.console.rights import Acting
 from sealcast.console.viewer import Viewer
 from sealcast.console.visits import Visits
 from sealcast.console.workers import PageWorkers
@@ -46,8 +49,17 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Console:
     """Everything that pages are made from: threads that look at the realm, and the looks that all share."""
 
-    def __init__(self, realm: Realm, *, prefix: str = "", figures: Path | None = None) -> None:
-        """`figures` is where experiments of the lab put what they make."""
+    def __init__(
+        self,
+        realm: Realm,
+        *,
+        prefix: str = "",
+        figures: Path | None = None,
+        tell: Callable[[str], None] = lambda words: None,
+    ) -> None:
+        """`figures` is where experiments of the lab put what they make; `tell` is told what was changed."""
+        self._confirmations, self._tell = Confirmations(), tell
+        self.responses = Responses(realm.paths.root)
         self.workers = PageWorkers(realm)
         self._held = ExitStack()
         kept = figures or Path(self._held.enter_context(TemporaryDirectory(prefix="sealcast-figures-")))
@@ -77,14 +89,14 @@ class Console:
 
     async def live_overview(self, request: Request) -> Response:
         viewer = viewer_of(request)
-        return self._stream(f"overview {viewer.reader}", lambda look: overview.parts(look, viewer, self.link))
+        return self._stream(f"overview {viewer}", lambda look: overview.parts(look, viewer, self.link))
 
     async def live_topic(self, request: Request) -> Response:
         viewer, name = viewer_of(request), request.path_params["topic"]
         look = await self.live.newest()
         if name not in look.state.topics or not viewer.may_see(look.state, name):
             raise NotFound(f"there is no topic {name!r} that you may see")
-        return self._stream(f"topic {name}", lambda look: topic.parts(look, name, self.link))
+        return self._stream(f"topic {name} {viewer}", lambda look: topic.parts(look, name, viewer))
 
     # --- pages that are asked for something -----------------------------------------------------------
 
@@ -121,18 +133,31 @@ class Console:
         return page("Rights", viewer, made, link=self.link)
 
     async def revoke(self, request: Request) -> Response:
-        return await self._act(request, lambda realm, asked: rights.revoked(realm, asked, self.link))
+        return await self._act(request, rights.revoked)
 
     async def compromise(self, request: Request) -> Response:
-        return await self._act(request, lambda realm, asked: rights.compromised(realm, asked))
+        return await self._act(request, rights.compromised)
 
-    async def _act(self, request: Request, act: Callable[[Realm, FormFields], Markup]) -> Response:
-        """What only an administrator does. The guard has seen that a page of ours asks."""
-        asked, viewer = await asked_of(request), viewer_of(request)
-        if not viewer.administers:
-            raise Misuse("this is for the realm's administrator")
-        made = await self.workers.run(lambda realm: act(realm, asked))
+    async def _act(self, request: Request, act: Callable[[Realm, FormFields, Acting], Markup | str]) -> Response:
+        """What only an administrator does: a dry run, or what a dry run's token confirms. The guard has seen that a
+        page of ours asks. A name that comes back is that of an entity whose stolen keys are to be responded to."""
+        asked, viewer = await asked_of(request), _administrator(request)
+        by = Acting(cookie_of(request.headers), self._confirmations, self.link, self._tell)
+        made = await self.workers.run(lambda realm: act(realm, asked, by))
+        if not isinstance(made, Markup):
+            self.responses.start(made)
+            made = rights.begun(made, self.link)
         return HTMLResponse(made) if _wants_part(request) else page("Rights", viewer, made, link=self.link)
+
+    async def response(self, request: Request) -> Response:
+        viewer, entity = _administrator(request), request.path_params["entity"]
+        shown = part("response", self.responses.part(entity))
+        at = f"live/responses/{entity}"
+        return page(f"Response to the compromise of {entity}", viewer, shown, link=self.link, live=at)
+
+    async def live_response(self, request: Request) -> Response:
+        _, entity = _administrator(request), request.path_params["entity"]
+        return self._stream(f"response {entity}", lambda look: {"response": self.responses.part(entity)})
 
     async def lab(self, request: Request) -> Response:
         viewer = viewer_of(request)
@@ -141,8 +166,7 @@ class Console:
     async def experiment(self, request: Request) -> Response:
         viewer, name = viewer_of(request), "{paper}/{figure}".format(**request.path_params)
         if request.method == "POST":
-            if not viewer.administers:
-                raise Misuse("this is for the realm's administrator")
+            _administrator(request)
             self.papers.start(name)
         return page("Lab", viewer, self.papers.one(name, self.link, runs=viewer.administers), link=self.link)
 
@@ -164,6 +188,8 @@ class Console:
             _get("/rights", self.rights),
             Route("/rights/revoke", self.revoke, methods=["POST"]),
             Route("/rights/compromise", self.compromise, methods=["POST"]),
+            _get("/rights/responses/{entity}", self.response),
+            _get("/live/responses/{entity}", self.live_response),
             _get("/lab", self.lab),
             _get("/lab/figures/{name}", self.figure),
             Route("/lab/{paper}/{figure}", self.experiment, methods=["GET", "POST"]),
@@ -181,6 +207,11 @@ def application(console: Console, more: Iterable[Route] = ()) -> ASGIApp:
     return Starlette(routes=[*console.routes(), *more], exception_handlers=handlers)
 
 
+def refusing(prefix: str = "") -> Refuse:
+    """Makes the page for who is not let in."""
+    return lambda status, what, todo: HTMLResponse(said("Not let in", what, todo, prefix=prefix), status)
+
+
 def guarded(console: Console, visits: Visits, viewer: Viewer, hosts: frozenset[str]) -> ASGIApp:
     """The pages of a console on loopback: for whoever came by a link."""
 
@@ -194,13 +225,17 @@ def guarded(console: Console, visits: Visits, viewer: Viewer, hosts: frozenset[s
         answer.set_cookie(COOKIE, cookie, httponly=True, samesite="strict", path="/")
         return answer
 
-    def refuse(status: int, what: str, todo: str) -> ASGIApp:
-        return HTMLResponse(said("Not let in", what, todo), status)
-
-    return Guard(application(console, [_get("/open/{token}", opened)]), hosts, visits, viewer, refuse)
+    return Guard(application(console, [_get("/open/{token}", opened)]), LoopbackDoor(hosts, visits, viewer), refusing())
 
 
 _REFRESH: Final = element("meta", http_equiv="refresh", content="0;url=/")
+
+
+def _administrator(request: Request) -> Viewer:
+    viewer = viewer_of(request)
+    if not viewer.administers:
+        raise Misuse("this is for the realm's administrator")
+    return viewer
 
 
 def _wants_part(request: Request) -> bool:

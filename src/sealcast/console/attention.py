@@ -42,6 +42,8 @@ class Attention(NamedTuple):
     what: str
     remedy: str
     topic: str | None = None
+    #: The one entity that it concerns.
+    entity: str | None = None
 
 
 def attention(look: RealmLook) -> list[Attention]:
@@ -74,7 +76,9 @@ def _topic(look: RealmLook, topic: TopicLook) -> Iterator[Attention]:
         for note in facts.get("suspended") or ():
             said = f"{name}: subscription {note['subscription']} of {note['subscriber']} got nothing of "
             said += f"{note['pieces']:,} pieces, because its filter asks for too much work"
-            yield Attention(Severity.WARNING, said, "give it a cheaper filter: try it under Filters", name)
+            yield Attention(
+                Severity.WARNING, said, "give it a cheaper filter: try it under Filters", name, note["subscriber"]
+            )
         if facts.get("misrouted"):
             said = f"{name} at {facts['broker']}: readers reported {facts['misrouted']:,} misrouted events"
             yield Attention(Severity.WARNING, said, f"sealcast audit --topic {name}", name)
@@ -98,7 +102,7 @@ def _rights(look: RealmLook, topic: TopicLook) -> Iterator[Attention]:
             if until is not None and look.now_us < until < look.now_us + RIGHT_SOON_US:
                 said = f"{topic.name}: {entity}'s right to {right} ends {shown_day(until)}"
                 remedy = f"if it should go on: sealcast grant {topic.name} {entity} {right} --for 30d"
-                yield Attention(Severity.NOTICE, said, remedy, topic.name)
+                yield Attention(Severity.NOTICE, said, remedy, topic.name, entity)
 
 
 def _service(look: RealmLook, service: ServiceLook) -> Iterator[Attention]:

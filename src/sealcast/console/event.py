@@ -1,7 +1,8 @@
 """An event: why it did or did not reach a subscriber, clause by clause, and its proof, verified in front of you.
 
 An administrator sees what was decided and which clause decided. What the attributes were is shown to the subscriber
-that got the event, and to nobody else.
+that got the event, and to nobody else. Who came over a gateway is told about its own events, and why only of those that
+it got: the clause that decided would tell what was in an event that it must not read.
 """
 
 from __future__ import annotations
@@ -67,21 +68,18 @@ def shown(realm: Realm, asked: FormFields, viewer: Viewer, link: PageLink) -> Ma
     if not (topic and asked("event") and asked("subscriber")):
         return form
     position, subscriber = Position.parse(asked("event").removeprefix(f"{topic}/")), asked("subscriber")
-    if not viewer.administers and subscriber != viewer.reader:
+    if not viewer.may_ask_about(subscriber):
         raise Misuse("you can ask about your own events only")
     answer = witness_side(state.topic(topic).protection).why(realm, topic, position, subscriber)
+    if answer.verdict is not Verdict.DELIVERED and not viewer.everything:
+        return join(form, _withheld(answer))
     return join(form, _why(answer, viewer), _proof(realm, topic, position, answer))
 
 
 def _form(realm: Realm, topics: list[str], topic: str, asked: FormFields, viewer: Viewer, link: PageLink) -> Markup:
     offered = list(newest(realm, topic))[:OFFERED] if topic else []
-    who = (
-        [viewer.reader]
-        if viewer.reader and not viewer.administers
-        else list(realm.state().slots_of(topic))
-        if topic
-        else []
-    )
+    own = [viewer.own] if viewer.own is not None else []
+    who = own if not viewer.everything else list(realm.state().slots_of(topic)) if topic else []
     form = element(
         "form",
         element(
@@ -140,6 +138,13 @@ def newest(realm: Realm, topic: str) -> Iterator[str]:
 
 
 # --- why --------------------------------------------------------------------------------------------------
+
+
+def _withheld(answer: WhyAnswer) -> Markup:
+    words = f"{answer.topic}/{answer.event} did not reach {answer.subscriber}."
+    todo = "Why would tell what was in it. Ask whoever administers the realm: "
+    said = element("code", f"sealcast why {answer.topic}/{answer.event} {answer.subscriber}")
+    return section("It did not reach you", element("p", words), element("p", todo, said))
 
 
 def _why(answer: WhyAnswer, viewer: Viewer) -> Markup:

@@ -151,7 +151,7 @@ def _reveals(protection: Protection) -> str:
 
 def _matches(realm: Realm, tried: TypedFilter, condition: Condition, viewer: Viewer) -> Markup:
     if viewer.reader is None:
-        words = "Events are shown to readers alone: start the console with --as, as somebody who reads the topic."
+        words = "Events are shown to readers alone, where their keys are: sealcast console --as NAME."
         return section("Which events it matches", element("p", words, class_="empty"))
     if not tried.name:
         return section("Which events it matches", element("p", "Choose a topic.", class_="empty"))

@@ -4,7 +4,11 @@
                   this machine (DNS rebinding) is refused
     (2) site      what the browser says of where a request comes from: other sites ask for nothing here
     (3) origin    whatever changes something comes from a page of ours, which says so
-    (4) session   the cookie that a link was exchanged for (`visits`)
+    (4) who       on loopback: the cookie that a link was exchanged for (`visits`). Behind a gateway: the entity that
+                  the gateway says, by the certificate of the connection (`behind`)
+
+Browsers show a client certificate to whoever makes them ask, like a cookie without `SameSite`: behind a gateway,
+checks (2) and (3) are all that keeps other sites out.
 
 The cookie is `HttpOnly` and `SameSite=Strict`. Browsers send cookies to every port of a host; so each console has a
 host name of its own, which nobody can guess (serving.py), and another server on this machine never gets its cookie.
@@ -14,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from http.cookies import CookieError, SimpleCookie
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -46,47 +50,89 @@ ASSETS: Final = "/assets/"
 _READING: Final = frozenset({"GET", "HEAD"})
 _OURS: Final = frozenset({"same-origin", "none"})
 
+
+class NotLetIn(NamedTuple):
+    """Why a request is not answered: a status, what is wrong, and what to do."""
+
+    status: int
+    what: str
+    todo: str
+
+
 Refuse = Callable[[int, str, str], ASGIApp]
+
+
+class PageDoor(Protocol):
+    """Where pages are reached, and by whom."""
+
+    #: Of the pages' own origin.
+    scheme: str
+    #: Of paths that a link elsewhere may lead to: nothing happens by opening them.
+    entrance: str
+
+    def answers_at(self, host: str) -> bool:
+        """Whether the pages are reached under this name."""
+
+    def viewer(self, path: str, headers: Headers) -> Viewer | NotLetIn:
+        """Who asks."""
+
+
+class LoopbackDoor:
+    """For whoever came by a link, on this machine."""
+
+    scheme, entrance = "http", OPEN
+
+    def __init__(self, hosts: frozenset[str], visits: Visits, viewer: Viewer) -> None:
+        self._hosts, self._visits, self._viewer = hosts, visits, viewer
+
+    def answers_at(self, host: str) -> bool:
+        return host in self._hosts
+
+    def viewer(self, path: str, headers: Headers) -> Viewer | NotLetIn:
+        if path.startswith((OPEN, ASSETS)) or self._visits.knows(cookie_of(headers)):
+            return self._viewer
+        return NotLetIn(
+            401,
+            "This browser has not been let in, or its visit has ended.",
+            "Use a fresh link: press Enter in the terminal where `sealcast console` runs, or start it again.",
+        )
 
 
 class Guard:
     """An ASGI application in front of another one."""
 
-    def __init__(self, app: ASGIApp, hosts: frozenset[str], visits: Visits, viewer: Viewer, refuse: Refuse) -> None:
+    def __init__(self, app: ASGIApp, door: PageDoor, refuse: Refuse) -> None:
         """`refuse` makes the page that says why: of a status, what is wrong, and what to do."""
-        self._app, self._hosts, self._visits, self._viewer, self._refuse = app, hosts, visits, viewer, refuse
+        self._app, self._door, self._refuse = app, door, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        headers = Headers(scope=scope)
-        refused = self._check(scope, headers)
-        if refused is not None:
-            await self._refuse(*refused)(scope, receive, with_headers(send))
+        found = self._check(scope, Headers(scope=scope))
+        if isinstance(found, NotLetIn):
+            await self._refuse(*found)(scope, receive, with_headers(send))
             return
-        scope[VIEWER] = self._viewer
+        scope[VIEWER] = found
         await self._app(scope, receive, with_headers(send))
 
-    def _check(self, scope: Scope, headers: Headers) -> tuple[int, str, str] | None:
+    def _check(self, scope: Scope, headers: Headers) -> Viewer | NotLetIn:
         host, origin, site = (headers.getlist(name) for name in ("host", "origin", "sec-fetch-site"))
         path, reading = scope["path"], scope["method"] in _READING
         # (1)
-        if len(host) != 1 or host[0] not in self._hosts:
-            return 421, "This console does not answer under that name.", "Use the link that its terminal shows."
-        # (2) A link may be clicked anywhere: its token is what counts.
-        if not path.startswith(OPEN) and any(each not in _OURS for each in site):
-            return 403, "Another site asked for this.", "Open the console itself."
+        if len(host) != 1 or not self._door.answers_at(host[0]):
+            return NotLetIn(421, "This console does not answer under that name.", "Use the address that it was given.")
+        # (2) A link to the entrance may be clicked anywhere.
+        if not self._enters(path, reading) and any(each not in _OURS for each in site):
+            return NotLetIn(403, "Another site asked for this.", "Open the console itself.")
         # (3)
-        if (origin or not reading) and origin != [f"http://{host[0]}"]:
-            return 403, "This request does not come from a page of the console.", "Open the console itself."
+        if (origin or not reading) and origin != [f"{self._door.scheme}://{host[0]}"]:
+            return NotLetIn(403, "This request does not come from a page of the console.", "Open the console itself.")
         # (4)
-        if path.startswith((OPEN, ASSETS)) or self._visits.knows(cookie_of(headers)):
-            return None
-        return (
-            401,
-            "This browser has not been let in, or its visit has ended.",
-            "Use a fresh link: press Enter in the terminal where `sealcast console` runs, or start it again.",
-        )
+        return self._door.viewer(path, headers)
+
+    def _enters(self, path: str, reading: bool) -> bool:
+        entrance = self._door.entrance
+        return reading and (path == entrance or (len(entrance) > 1 and path.startswith(entrance)))
 
 
 def cookie_of(headers: Headers) -> str:

@@ -21,10 +21,10 @@ def parts(look: RealmLook, viewer: Viewer, link: PageLink) -> Parts:
     topics = [topic for topic in look.topics if topic.name in seen]
     return {
         "numbers": _numbers(look, topics),
-        "attention": _attention(look, seen, link),
+        "attention": _attention(look, viewer, seen, link),
         "topics": _topics(topics, link),
         "refused": _refused(topics),
-        "health": _health(look),
+        "health": _health(look, viewer),
     }
 
 
@@ -51,8 +51,12 @@ def _numbers(look: RealmLook, topics: list[TopicLook]) -> Markup:
     return element("dl", *(element("div", element("dt", name), element("dd", value)) for name, value in facts))
 
 
-def _attention(look: RealmLook, seen: frozenset[str], link: PageLink) -> Markup:
-    found = [each for each in attention(look) if each.topic is None or each.topic in seen]
+def _attention(look: RealmLook, viewer: Viewer, seen: frozenset[str], link: PageLink) -> Markup:
+    found = [
+        each
+        for each in attention(look)
+        if (viewer.everything if each.topic is None else each.topic in seen) and viewer.may_ask_about(each.entity)
+    ]
     if not found:
         return element("p", badge("all well", "good"), " Nothing waits for anybody.")
     items = [
@@ -96,11 +100,12 @@ def _refused(topics: list[TopicLook]) -> Markup:
     return drawing.bars(dict(counts.most_common()))
 
 
-def _health(look: RealmLook) -> Markup:
+def _health(look: RealmLook, viewer: Viewer) -> Markup:
     rows: list[tuple[Child, ...]] = []
     for service in look.services:
         level, words = health(look, service)
         rows.append((service.who.name, service.kind, badge(level.word, _TONE[level]), words))
-    free = f"{look.disk_free / 1e9:.0f} GB of {look.disk_total / 1e9:.0f} GB are free"
-    rows.append((look.carrier, "carrier", badge("good", "good"), free))
+    if viewer.everything:
+        free = f"{look.disk_free / 1e9:.0f} GB of {look.disk_total / 1e9:.0f} GB are free"
+        rows.append((look.carrier, "carrier", badge("good", "good"), free))
     return table("Services of the realm", ("name", "what", "health", "why"), rows, "nobody")

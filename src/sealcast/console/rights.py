@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from sealcast.clients.realm import Realm
 from sealcast.console.asked import FormFields
 from sealcast.console.attention import shown_day
+from sealcast.console.confirming import Act, Confirmations
 from sealcast.console.html import Child, Markup, element, join
 from sealcast.console.pages import PageLink, badge, section, table
 from sealcast.console.viewer import Viewer
-from sealcast.errors import Misuse
-from sealcast.lab.drill import preview
+from sealcast.errors import Misuse, NotFound
+from sealcast.lab.drill import Preview, preview
 from sealcast.trust.realm.audit import RealmHistory, RightHeld, history
 from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.state import RealmState
 
 MAX_ROWS: Final = 300
 
@@ -21,16 +24,20 @@ MAX_ROWS: Final = 300
 def shown(realm: Realm, asked: FormFields, viewer: Viewer, link: PageLink) -> Markup:
     state = realm.state()
     entity, topic = asked("entity") or None, asked("topic") or None
+    if not viewer.everything:
+        entity = viewer.own  # its own rights, whatever it asked for
     if entity is not None:
         state.entity(entity)
     if topic is not None:
         state.topic(topic)
+        if not viewer.may_see(state, topic):
+            raise NotFound(f"there is no topic {topic!r} that you may see")
     found = history(realm.registry.changes(), entity=entity, topic=topic)
     rights = _held(found, asked("at"))
     rows = [_row(each) for each in rights[:MAX_ROWS]]
     left = len(rights) - len(rows)
     return join(
-        section("Whose", _form(list(state.entities), list(state.topics), asked, link)),
+        section("Whose", _form(_entities(state, viewer), viewer.topics(state), asked, link)),
         section(
             "Who could read and publish what",
             table("Rights", ("entity", "topic", "right", "from", "until", "because of", "ended by"), rows, "Nobody."),
@@ -39,6 +46,10 @@ def shown(realm: Realm, asked: FormFields, viewer: Viewer, link: PageLink) -> Ma
         _acting(asked, link) if viewer.administers else None,
         element("div", id="done", aria_live="polite"),
     )
+
+
+def _entities(state: RealmState, viewer: Viewer) -> list[str]:
+    return list(state.entities) if viewer.everything or viewer.own is None else [viewer.own]
 
 
 def _held(found: RealmHistory, at: str) -> list[RightHeld]:
@@ -129,8 +140,18 @@ def _acting(asked: FormFields, link: PageLink) -> Markup:
 # --- acts -------------------------------------------------------------------------------------------------
 
 
-def revoked(realm: Realm, asked: FormFields, link: PageLink) -> Markup:
-    """Takes a right away, if that was meant; else says what it would do."""
+class Acting(NamedTuple):
+    """Somebody who is about to do something: its session, and the tokens of dry runs."""
+
+    session: str
+    confirmations: Confirmations
+    link: PageLink
+    #: What is done is said where the console was started, too.
+    tell: Callable[[str], None]
+
+
+def revoked(realm: Realm, asked: FormFields, by: Acting) -> Markup:
+    """Takes a right away, if that was confirmed; else says what it would do."""
     state = realm.state()
     topic, entity = state.topic(asked("topic")).name, state.entity(asked("entity")).name
     if asked("right") not in set(Right):
@@ -139,33 +160,51 @@ def revoked(realm: Realm, asked: FormFields, link: PageLink) -> Markup:
     held = right in state.terms_of(topic, entity)
     if not held:
         return section("Nothing to do", element("p", f"{entity} has no right to {right} on {topic}."))
-    if asked("meant") == "yes":
-        version = realm.revoke(topic, entity, [right]).version
-        words = f"{entity} may not {right} on {topic} any more, from the next batch on (registry version {version})."
-        return section("Done", element("p", badge("done", "good"), f" {words}"))
     ends = [s.id for s in state.subscriptions_of(topic) if s.subscriber == entity] if right is Right.SUBSCRIBE else []
     lines = [f"From the next batch on, {entity} may not {right} on {topic}."]
     lines += [f"Subscription {id} stays, and delivers nothing until the right comes back." for id in ends]
     lines += ["What it was sent before, it keeps. A grant gives the right back."]
-    fields = {"topic": topic, "entity": entity, "right": str(right), "meant": "yes"}
-    form = element(
-        "form",
-        *(element("input", type="hidden", name=name, value=value) for name, value in fields.items()),
-        element("p", element("button", f"Revoke {right} of {entity}", class_="danger")),
-        action=link("rights", "revoke"),
-        method="post",
-        data_to="#done",
-    )
-    return section("This would happen", element("ul", *(element("li", words) for words in lines)), form)
+    act = Act(by.session, "revoke", (topic, entity, str(right)), tuple(lines))
+    if asked("confirm"):
+        by.confirmations.spend(asked("confirm"), act)
+        version = realm.revoke(topic, entity, [right]).version
+        words = f"{entity} may not {right} on {topic} any more, from the next batch on (registry version {version})."
+        by.tell(words)
+        return section("Done", element("p", badge("done", "good"), f" {words}"))
+    fields = {"topic": topic, "entity": entity, "right": str(right), "confirm": by.confirmations.token(act)}
+    button = element("p", element("button", f"Revoke {right} of {entity}", class_="danger"))
+    return _would(lines, _confirming(fields, button, by.link("rights", "revoke")))
 
 
-def compromised(realm: Realm, asked: FormFields) -> Markup:
-    """What responding to stolen keys would do. It is done by the command, which asks, and proves what came of it."""
+def compromised(realm: Realm, asked: FormFields, by: Acting) -> Markup | str:
+    """What responding to stolen keys would do; or, if that was confirmed, the entity whose keys they are."""
     entity = realm.state().entity(asked("entity")).name
     planned = preview(realm, entity)
-    plan = planned.plan
-    if plan.done:
+    if planned.plan.done:
         return section("Nothing left to do", element("p", f"{entity} was dealt with."))
+    lines = _planned(entity, planned)
+    act = Act(by.session, "compromise", (entity,), tuple(lines))
+    if asked("confirm"):
+        by.confirmations.spend(asked("confirm"), act)
+        if asked("typed") != entity:
+            raise Misuse("the name that you typed is another one", hint="look at it again, then type the name")
+        by.tell(f"the response to the compromise of {entity} begins")
+        return entity
+    typed = element(
+        "div",
+        element(
+            "label", f"Type {entity} to confirm", element("input", name="typed", required=True, autocomplete="off")
+        ),
+        element("button", f"Respond to the compromise of {entity}", class_="danger"),
+        class_="row",
+    )
+    fields = {"entity": entity, "confirm": by.confirmations.token(act)}
+    same = element("p", "The same as a command: ", element("code", f"sealcast compromise {entity}"))
+    return _would(lines, join(_confirming(fields, typed, by.link("rights", "compromise")), same))
+
+
+def _planned(entity: str, planned: Preview) -> list[str]:
+    plan = planned.plan
     lines = [f"{entity} is revoked, for good."] if plan.revoke else []
     lines += [f"Subscription {id} ends." for id in plan.subscriptions]
     lines += [f"Key center {planned.new_center} is made."] if planned.new_center else []
@@ -176,8 +215,20 @@ def compromised(realm: Realm, asked: FormFields) -> Markup:
         if planned.frames.get(each.topic):
             lines.append(f"Topic {each.topic}: frames with {planned.frames[each.topic]:,} messages are removed.")
     lines += [f"Topic {name}: what lies there cannot be sealed again, and stays open." for name in planned.lasting]
-    todo = join(
-        "It cannot be undone, and takes Spark. To do it, and prove it: ",
-        element("code", f"sealcast compromise {entity}"),
-    )
-    return section("This would happen", element("ul", *(element("li", words) for words in lines)), element("p", todo))
+    return [*lines, "It cannot be undone. Everybody tries what it can do, before and after, and you see the results."]
+
+
+def begun(entity: str, link: PageLink) -> Markup:
+    """That a response is under way, and where to see what comes of it."""
+    words = f" The response to the compromise of {entity} has begun. "
+    to = link.to("See how it stands", "rights", "responses", entity)
+    return section("Begun", element("p", badge("begun", "good"), words, to))
+
+
+def _would(lines: list[str], form: Markup) -> Markup:
+    return section("This would happen", element("ul", *(element("li", words) for words in lines)), form)
+
+
+def _confirming(fields: Mapping[str, str], rest: Markup, to: str) -> Markup:
+    hidden = (element("input", type="hidden", name=name, value=value) for name, value in fields.items())
+    return element("form", *hidden, rest, action=to, method="post", data_to="#done")

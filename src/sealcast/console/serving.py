@@ -12,11 +12,13 @@ import ipaddress
 import signal
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Final
 
+from starlette.types import ASGIApp
 from uvicorn import Config, Server
 
 from sealcast.clients.realm import Realm
@@ -33,45 +35,19 @@ MAX_CONNECTIONS: Final = 2_048
 DRAIN_S: Final = 2
 
 
-class ConsoleService:
-    """One console. `run` serves until it is asked to stop."""
+class PageServer:
+    """uvicorn around pages, on a socket that listens already. `run` serves until it is asked to stop."""
 
-    def __init__(
-        self,
-        realm: Realm,
-        viewer: Viewer,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        *,
-        numeric: bool = False,
-        figures: Path | None = None,
-    ) -> None:
-        """It listens from now on; port 0 takes a free one. With `numeric`, its links name the address itself: for
-        browsers that cannot find names under `localhost`."""
-        if not _is_loopback(host):
-            raise Misuse(
-                f"{host} is not this machine alone, and a console speaks no TLS",
-                hint="for a browser elsewhere, forward its port over SSH: ssh -L 7790:127.0.0.1:7790 HOST",
-            )
-        self._realm, self._viewer, self._figures = realm, viewer, figures
-        self._socket: socket.socket = listen(host, port)
-        self.port = int(self._socket.getsockname()[1])
-        shown = f"[{host}]" if ":" in host else host
-        self.host = f"{shown if numeric else f'sealcast-{token_hex(_NAME_BYTES)}.localhost'}:{self.port}"
-        self.visits = Visits()
+    def __init__(self, listening: socket.socket) -> None:
+        self._socket = listening
         self._server: Server | None = None
         #: Set when requests are answered.
         self.started = threading.Event()
 
-    def link(self) -> str:
-        """A link that lets one browser in, once."""
-        return f"http://{self.host}/open/{self.visits.link()}"
-
-    async def run(self) -> None:
-        """Serves until SIGTERM, Ctrl-C or `stop`."""
-        console = Console(self._realm, figures=self._figures)
+    async def serve(self, console: Console, pages: ASGIApp) -> None:
+        """Serves until SIGTERM, Ctrl-C or `stop`, and closes the console then."""
         config = Config(
-            guarded(console, self.visits, self._viewer, frozenset({self.host})),
+            pages,
             http="httptools",
             loop="asyncio",
             ws="none",
@@ -103,6 +79,45 @@ class ConsoleService:
         """Ends it in good order, from any thread."""
         if self._server is not None:
             self._server.should_exit = True
+
+
+class ConsoleService(PageServer):
+    """One console on loopback."""
+
+    def __init__(
+        self,
+        realm: Realm,
+        viewer: Viewer,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        numeric: bool = False,
+        figures: Path | None = None,
+        tell: Callable[[str], None] = lambda words: None,
+    ) -> None:
+        """It listens from now on; port 0 takes a free one. With `numeric`, its links name the address itself: for
+        browsers that cannot find names under `localhost`. `tell` is told whatever is changed from a page."""
+        if not _is_loopback(host):
+            raise Misuse(
+                f"{host} is not this machine alone, and a console speaks no TLS",
+                hint="for a browser elsewhere, forward its port over SSH (ssh -L 7790:127.0.0.1:7790 HOST), "
+                "or let entities in over the gateway: sealcast gateway --console",
+            )
+        super().__init__(listen(host, port))
+        self._realm, self._viewer, self._figures, self._tell = realm, viewer, figures, tell
+        self.port = int(self._socket.getsockname()[1])
+        shown = f"[{host}]" if ":" in host else host
+        self.host = f"{shown if numeric else f'sealcast-{token_hex(_NAME_BYTES)}.localhost'}:{self.port}"
+        self.visits = Visits()
+
+    def link(self) -> str:
+        """A link that lets one browser in, once."""
+        return f"http://{self.host}/open/{self.visits.link()}"
+
+    async def run(self) -> None:
+        """Serves until SIGTERM, Ctrl-C or `stop`."""
+        console = Console(self._realm, figures=self._figures, tell=self._tell)
+        await self.serve(console, guarded(console, self.visits, self._viewer, frozenset({self.host})))
 
 
 def _is_loopback(host: str) -> bool:

@@ -25,10 +25,10 @@ SHOWN_REFUSALS: Final = 20
 _MAX_PARTIES: Final = 12
 
 
-def parts(look: RealmLook, name: str, link: PageLink) -> Parts:
+def parts(look: RealmLook, name: str, viewer: Viewer) -> Parts:
     """The parts that move."""
     topic = look.topic(name)
-    if topic is None:
+    if topic is None or not viewer.may_see(look.state, name):
         return {"path": element("p", "This topic is gone.", class_="bad")}
     return {
         "path": drawing.path(_steps(topic)),
@@ -36,7 +36,7 @@ def parts(look: RealmLook, name: str, link: PageLink) -> Parts:
         "refused": _refused(topic),
         "tree": _tree(look.state, topic),
         "brokers": _brokers(topic),
-        "lags": _lags(topic),
+        "lags": _lags(topic, viewer),
     }
 
 
@@ -47,16 +47,16 @@ def refusals(realm: Realm, name: str) -> list[dict[str, Any]]:
 
 
 def shown(look: RealmLook, name: str, viewer: Viewer, link: PageLink, last: Sequence[Mapping[str, Any]] = ()) -> Markup:
-    """`last` is what was refused last."""
+    """`last` is what was refused last, for those who see everything: much of it is about others."""
     state = look.state
     if look.topic(name) is None or not viewer.may_see(state, name):
         raise NotFound(f"there is no topic {name!r} that you may see")
-    made = parts(look, name, link)
+    made = parts(look, name, viewer)
     told = witness_side(state.topic(name).protection).explain(state, name)
     return join(
         _about(state, name, link),
         section("Its path", part("path", made["path"], class_="wide"), part("rate", made["rate"])),
-        section("Refused", part("refused", made["refused"]), _last_refused(last)),
+        section("Refused", part("refused", made["refused"]), _last_refused(last) if viewer.everything else None),
         section("Who carries it", part("tree", made["tree"], class_="wide"), part("brokers", made["brokers"])),
         section("Subscriptions", _subscriptions(state, name), part("lags", made["lags"])),
         section(
@@ -165,9 +165,9 @@ def _subscriptions(state: RealmState, name: str) -> Markup:
     return join(table("Live subscriptions", ("id", "subscriber", "at broker", "token ends"), rows, empty), more)
 
 
-def _lags(topic: TopicLook) -> Markup:
+def _lags(topic: TopicLook, viewer: Viewer) -> Markup:
     lag = {who: n for facts in topic.facts for who, n in ((facts.get("lag") or {}).get("subscribers") or {}).items()}
-    behind = sorted(((n, who) for who, n in lag.items() if n), reverse=True)[:MAX_ROWS]
+    behind = sorted(((n, who) for who, n in lag.items() if n and viewer.may_ask_about(who)), reverse=True)[:MAX_ROWS]
     return table("Who is behind", ("subscriber", "events"), [(who, n) for n, who in behind], "Nobody is behind.")
 
 

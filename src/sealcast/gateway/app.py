@@ -8,7 +8,6 @@ of ours: the reason for that is in the log, and never in the answer.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections.abc import AsyncIterator
@@ -34,8 +33,10 @@ from sealcast.gateway.asked import (
     StreamAnswer,
     TextAnswer,
 )
+from sealcast.gateway.bodies import received
 from sealcast.gateway.callers import Caller
 from sealcast.gateway.hub import Hub
+from sealcast.gateway.pages import MAX_FORM_BYTES, PREFIX, CarriedPage, Pages, cost_of, is_page
 from sealcast.gateway.problems import Refusal
 from sealcast.gateway.routes import CBOR, ENDPOINTS, SEGMENTS, ApiRoute
 from sealcast.gateway.shapes import read_body
@@ -59,6 +60,7 @@ class _Request:
     connection: CallerConnection
     address: str
     endpoint: ApiRoute | None = None
+    page: bool = False
     caller: Caller = _ANYBODY
     status: int = 0
     received: int = 0
@@ -68,8 +70,9 @@ class _Request:
 class GatewayApp:
     """The application."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, hub: Hub, pages: Pages | None = None) -> None:
+        """`pages` are those of the console, for a gateway that has them."""
+        self._hub, self._pages = hub, pages
         #: A path once, with its endpoints by method.
         self._routes: list[tuple[Route, dict[str, ApiRoute]]] = []
         for path in dict.fromkeys(endpoint.path for endpoint in ENDPOINTS):
@@ -83,8 +86,11 @@ class GatewayApp:
         begin, client = time.monotonic(), scope.get("client")
         request = _Request(scope[CONNECTION], client[0] if client else "?")
         try:
-            answer = await self._answer(scope, receive, request)
-            await self._send(send, request, answer)
+            if self._pages is not None and is_page(scope["path"]):
+                await self._page(self._pages, scope, receive, send, request)
+            else:
+                answer = await self._answer(scope, receive, request)
+                await self._send(send, request, answer)
         except SealcastError as error:
             await self._refuse(send, request, error)
         except Exception as error:  # noqa: BLE001  (a fault of ours: nobody outside sees more of it than that it was one)
@@ -98,6 +104,7 @@ class GatewayApp:
         endpoint, path = self._route(scope)
         request.endpoint = endpoint
         hub, headers = self._hub, Headers(scope=scope)
+        _be_no_browser(headers)
         if request.connection.certificate:
             await hub.come_to(headers.get(VERSION_HEADER.decode()))
         if not endpoint.public:
@@ -117,6 +124,42 @@ class GatewayApp:
                 if endpoint.public and error.status == 403:
                     self._addresses.bogus(request.address, self._now())
                 raise
+
+    # --- pages --------------------------------------------------------------------------------------
+
+    async def _page(self, pages: Pages, scope: Scope, receive: Receive, send: Send, request: _Request) -> None:
+        """A page of the console, for whom the certificate names. The console itself judges where the browser was."""
+        request.page = True
+        request.caller = self._judge(request)
+        path, method, headers = scope["path"], scope["method"], Headers(scope=scope)
+        self._charge(request, cost_of(path))
+        if method not in ("GET", "POST"):
+            raise Refusal(405, "method", "pages are asked with GET and POST")
+        if path == PREFIX:
+            await send(self._start(request, 308, [(b"location", f"{PREFIX}/".encode())]))
+            await send({"type": "http.response.body", "body": b""})
+            return
+        body = await self._received(MAX_FORM_BYTES, headers, receive, request) if method == "POST" else b""
+        query = scope["query_string"]
+        target = scope["raw_path"] + (b"?" + query if query else b"")
+        fields = cast(list[tuple[bytes, bytes]], scope["headers"])
+        async with pages.ask(method, target, fields, body, request.caller.name, request.connection) as page:
+            with self._hub.waiting(request.caller) if page.moves else nullcontext():
+                await self._carry(send, request, page)
+
+    async def _carry(self, send: Send, request: _Request, page: CarriedPage) -> None:
+        version = self._hub.newest.version
+        await send(self._start(request, page.status, page.headers))
+        async for part in page.parts():
+            if version != self._hub.newest.version:
+                # A page that is open ends with the right to open it.
+                version = self._hub.newest.version
+                self._judge(request)
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+            request.sent += len(part)
+            if request.connection.gone:
+                return
+        await send({"type": "http.response.body", "body": b""})
 
     def _route(self, scope: Scope) -> tuple[ApiRoute, dict[str, str]]:
         for route, methods in self._routes:
@@ -155,32 +198,17 @@ class GatewayApp:
             budgets.good(key)
 
     async def _body(self, endpoint: ApiRoute, headers: Headers, receive: Receive, request: _Request) -> bytes:
-        limits, begin = self._hub.limits, time.monotonic()
         if headers.get("content-type", CBOR).partition(";")[0].strip().lower() != CBOR:
             raise Refusal(415, "media-type", f"bodies are {CBOR}")
         if headers.get("content-encoding"):
             raise Refusal(415, "media-type", "bodies are sent as they are, without a content encoding")
-        said = headers.get("content-length", "0")
-        if said.isdigit() and int(said) > endpoint.max_body:
-            raise _too_large(endpoint)
-        parts, size, more = list[bytes](), 0, True
-        while more:
-            try:
-                async with asyncio.timeout(limits.body_s):
-                    message = await receive()
-            except TimeoutError:
-                raise Refusal(408, "timeout", "the body did not come in time") from None
-            if message["type"] == "http.disconnect":
-                raise Refusal(400, "gone", "the connection ended before the body did")
-            part = message.get("body", b"")
-            parts.append(part)
-            size += len(part)
-            request.received, more = size, message.get("more_body", False)
-            if size > endpoint.max_body:
-                raise _too_large(endpoint)
-            if more and time.monotonic() - begin > limits.body_s + size / limits.body_bytes_per_s:
-                raise Refusal(408, "timeout", "the body came too slowly")
-        return b"".join(parts)
+        return await self._received(endpoint.max_body, headers, receive, request)
+
+    async def _received(self, most: int, headers: Headers, receive: Receive, request: _Request) -> bytes:
+        def count(size: int) -> None:
+            request.received = size
+
+        return await received(receive, most, self._hub.limits, headers.get("content-length", "0"), count)
 
     async def _decoded(self, endpoint: ApiRoute, raw: bytes) -> Any:
         shape = endpoint.body
@@ -269,11 +297,16 @@ class GatewayApp:
         return time.monotonic_ns() // 1_000
 
 
-def _too_large(endpoint: ApiRoute) -> Refusal:
-    return Refusal(413, "too-large", f"a body here has at most {endpoint.max_body} bytes")
+def _be_no_browser(headers: Headers) -> None:
+    """A browser shows its user's certificate also when a page of another site makes it ask. No client of ours says
+    where it was sent from, and browsers do: what one sends here is not looked at. Pages of the console have forms."""
+    if headers.get("origin") is not None or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        raise Refusal(403, "origin", "a page of a browser asked for this", hint="pages are under /console/")
 
 
 def _name(request: _Request) -> str:
+    if request.page:
+        return "console"
     return "none" if request.endpoint is None else request.endpoint.name
 
 

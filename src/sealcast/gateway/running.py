@@ -6,7 +6,7 @@ import asyncio
 import signal
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Final, TextIO
 
@@ -14,6 +14,7 @@ from sealcast.errors import CertificateRejected, Misuse, NotFound
 from sealcast.gateway import openapi
 from sealcast.gateway.hub import Hub
 from sealcast.gateway.limits import DEFAULT_LIMITS, GatewayLimits
+from sealcast.gateway.pages import Pages
 from sealcast.gateway.serving import GatewayServer
 from sealcast.gateway.tls import server_context
 from sealcast.telemetry.logs import JsonLog
@@ -38,13 +39,22 @@ class GatewayService:
         limits: GatewayLimits = DEFAULT_LIMITS,
         log: TextIO | None = None,
         log_requests: bool = False,
+        console: Collection[str] | None = None,
     ) -> None:
-        """Of that name, or the only one whose keys are here. It listens from now on; port 0 takes a free one."""
-        self._realm, self._limits = realm, limits
+        """Of that name, or the only one whose keys are here. It listens from now on; port 0 takes a free one. With
+        `console`, it has the console's pages; the entities that are named there see the whole realm on them."""
+        self._realm, self._limits, self._console = realm, limits, console
+        if console is not None and not realm.site.here:
+            raise Misuse(
+                "this is a broker's own machine, and a console shows the realm",
+                hint="start the gateway with --console where the realm is",
+            )
         self._identity = realm.gateway(name or _only(realm))
         self._log = JsonLog(log, requests=log_requests)
         # Before anything is started: a gateway whose certificate does not count says so at once.
         state = realm.state()
+        for each in console or ():
+            state.entity(each)
         own = state.entity(self._identity.name).certificate
         found = realm.trust(state).verify(own, realm.clock(), state.revoked, role=Role.GATEWAY)
         self.hosts, self.name = found.hosts, self._identity.name
@@ -62,9 +72,12 @@ class GatewayService:
         """Serves until SIGTERM, Ctrl-C or `stop`; SIGHUP lets it look for its newest certificate now."""
         self._loop = asyncio.get_running_loop()
         hub = self.hub = Hub(self._realm, self._identity, self._limits, self._log, openapi.document())
+        pages: Pages | None = None
         try:
             self._exchange()
-            self._server = GatewayServer(hub, self._socket, self._current)
+            if self._console is not None:
+                pages = Pages(self._realm.paths.root, self.hosts, self._console, self._log)
+            self._server = GatewayServer(hub, self._socket, self._current, pages)
             with suppress(ValueError, RuntimeError):  # in another thread than the first there are no signals
                 self._loop.add_signal_handler(signal.SIGHUP, self._exchange)
                 self._loop.add_signal_handler(signal.SIGTERM, self.stop)
@@ -85,6 +98,8 @@ class GatewayService:
                 keeping.cancel()
             self._log.write("stopped")
         finally:
+            if pages is not None:
+                await pages.close()
             hub.close()
             self._socket.close()
 

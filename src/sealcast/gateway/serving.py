@@ -22,6 +22,7 @@ from sealcast.gateway.app import CONNECTION, GatewayApp
 from sealcast.gateway.doors import GatewayDoors
 from sealcast.gateway.hub import Hub
 from sealcast.gateway.limits import MAX_HEAD_BYTES
+from sealcast.gateway.pages import Pages
 from sealcast.gateway.tls import shown_by
 
 #: asyncio reserves so much for every TLS connection, for as long as it lasts; its own choice is four times that, and a
@@ -144,10 +145,16 @@ class GatewayProtocol(HttpToolsProtocol):
 class GatewayServer(Server):
     """uvicorn's server, behind our doors."""
 
-    def __init__(self, hub: Hub, listening: socket.socket, context: Callable[[], ssl.SSLContext]) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        listening: socket.socket,
+        context: Callable[[], ssl.SSLContext],
+        pages: Pages | None = None,
+    ) -> None:
         limits = hub.limits
         config = Config(
-            GatewayApp(hub),
+            GatewayApp(hub, pages),
             http="httptools",
             loop="asyncio",
             ws="none",
