@@ -130,6 +130,7 @@ def test_each_event_is_acknowledged_once_whoever_is_killed(tmp_path: Path, prote
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("protection", PROTECTIONS)
 @pytest.mark.parametrize("seed", range(3))
 def test_each_event_is_acknowledged_once_over_many_kills(tmp_path: Path, protection: str, seed: int) -> None:
