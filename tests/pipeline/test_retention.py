@@ -25,7 +25,7 @@ from sealcast.protections.port import witness_side
 from sealcast.protections.steps import FRAMES, Span, StepName, Task
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.realm.changes import CreateTopic
-from sealcast.trust.realm.parameters import FOR_EVER_S, KeyParameters
+from sealcast.trust.realm.parameters import FOR_EVER_S, NO_LIMIT, KeyParameters
 from sealcast.trust.realm.stored import from_json, to_json
 from tests.cli.shell import sealcast
 from tests.clients.layered_pump import pump as layered_pump
@@ -239,6 +239,42 @@ def test_a_batch_that_spark_did_not_note_comes_again_without_its_frames(tmp_path
     assert claims.num_rows == 1, "the one that is left"
 
 
+@pytest.mark.parametrize("most", [1_000, 8_000])
+def test_the_oldest_of_a_recording_go_when_there_are_too_many_bytes(tmp_path: Path, most: int) -> None:
+    """A frame of 100 bytes an hour: by its bytes, and never what somebody may look back at."""
+    realm = a_realm(tmp_path, frames_kept_s=FOR_EVER_S, frames_kept_bytes=most)
+    about, paths = realm.state().topic(TOPIC), realm.paths.topic(TOPIC)
+    hour, begin = 3_600_000_000, realm.clock()
+    ledger = Ledger(paths.ledger, realm.broker().journal_key(about.id))
+    retainer = Retainer(BrokerRealm(realm.paths.root), frame_steps(realm, [TOPIC], ["broker"]))
+    at, committed, start = PinnedOffset.initial(1), list[int](), 0
+    # What lies in one file goes together: files begin eight times within the least time that frames are kept.
+    file = -(-about.least_kept_us // 8 // hour) + 1
+    for n in range(24 * 6):
+        now = begin + n * hour
+        with realm.frames(TOPIC) as log:
+            log.partition(0).append([b"x" * 100])
+            end = PinnedOffset((n + 1,), realm.registry.version(), now, now)
+            ledger.commit(Entry("test", n, at, end, (), {}))
+            at = end
+            committed.append(now)
+            retainer.once(now)
+            start = log.partition(0).start()
+        assert all(now - age >= about.looked_back_us for age in committed[:start]), "somebody may still need it"
+        assert 100 * start <= max(0, 100 * (n + 1) - most) + 99, "there was room for it"
+    due = min(len(committed) - most // 100, len(committed) - about.looked_back_us // hour - 1)
+    assert 0 < due - file <= start <= due
+
+
+def test_without_a_size_a_recording_has_no_end(tmp_path: Path) -> None:
+    realm = a_realm(tmp_path, frames_kept_s=FOR_EVER_S, frames_kept_bytes=0)
+    deliver(realm, 1, 2, 3)
+    assert retain(realm, 1) == 0 and retain(realm, 30) == 1
+    realm.alter_topic(TOPIC, frames_kept_bytes=NO_LIMIT)
+    deliver(realm, 4)
+    assert retain(realm, 10_000) == 0 and read(realm, "alice") == [b"1", b"2", b"3", b"4"]
+
+
 # --- settings -------------------------------------------------------------------------------------------
 
 
@@ -263,6 +299,26 @@ def test_topics_from_before_keep_their_frames_until_they_are_altered(tmp_path: P
     assert realm.registry.version() == version, "nothing changed"
     assert sealcast("topic", "alter", TOPIC, *at).code == 2
     assert "for 30d at most" in sealcast("topic", "show", TOPIC, "--realm", realm.paths.root).out
+
+
+def test_frames_are_kept_by_size_on_the_command_line(tmp_path: Path) -> None:
+    realm = a_realm(tmp_path)
+    at = ("--json", "--realm", realm.paths.root)
+    for text, kept_s, most in (
+        ("always,10GB", FOR_EVER_S, 10**10),
+        ("5d,300MB", 5 * 86_400, 3 * 10**8),
+        ("2TB", FOR_EVER_S, 2 * 10**12),
+        ("always", FOR_EVER_S, NO_LIMIT),
+    ):
+        shown = sealcast("topic", "alter", TOPIC, "--keep-frames", text, *at).document
+        assert (shown["frames_kept_s"], shown["frames_kept_bytes"]) == (kept_s, most)
+    realm.alter_topic(TOPIC, frames_kept_bytes=10**10)
+    said = sealcast("topic", "show", TOPIC, "--realm", realm.paths.root).out
+    assert "kept for good, and 10,000,000,000 bytes of them" in said
+    assert sealcast("topic", "alter", TOPIC, "--keep-frames", "ten", *at).code == 1
+    realm.create_topic("peers", SCHEMA, protection="attribute", access="members")
+    refused = sealcast("topic", "alter", "peers", "--keep-frames", "1GB", "--realm", realm.paths.root)
+    assert refused.code == 1 and "publishers' own logs" in refused.err and "hint:" in refused.err
 
 
 def test_frames_are_kept_as_long_as_replay_is_looked_for(tmp_path: Path) -> None:

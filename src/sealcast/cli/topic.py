@@ -145,7 +145,8 @@ def alter(
         str | None, typer.Option(metavar="FILE", help="The next version of its schema: a JSON file, or - for stdin.")
     ] = None,
     keep_frames: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="Remove committed frames before they are this old, or `always`.")
+        str | None,
+        typer.Option(metavar="SPAN|SIZE", help="Remove committed frames beyond this age or size: see `topic create`."),
     ] = None,
     keep_pieces: Annotated[
         str | None,
@@ -169,16 +170,17 @@ def alter(
         raise typer.BadParameter("say what changes: --access, --schema, --keep-frames, --keep-pieces or --past-keys")
     here = talk.open_realm()
     before = _may(here.state(), name)
-    kept = None if keep_frames is None else options.frames_kept(keep_frames)
-    pieces = {} if keep_pieces is None else options.pieces_kept(keep_pieces)
+    frames = {} if keep_frames is None else options.kept("frames", keep_frames)
+    pieces = {} if keep_pieces is None else options.kept("pieces", keep_pieces)
     with options.as_typed():
         next_schema = None if schema is None else read_schema(schema)
-        here.alter_topic(name, access, frames_kept_s=kept, past_keys=past_keys, schema=next_schema, **pieces)
+        here.alter_topic(name, access, past_keys=past_keys, schema=next_schema, **frames, **pieces)
     state = here.state()
     after, about = _may(state, name), state.topic(name)
     document = {"topic": name, "access": str(about.access), "frames_kept_s": about.parameters.frames_kept_s}
     document |= {"past_keys": about.parameters.past_keys, "pieces_kept_s": about.parameters.pieces_kept_s}
     document |= {"pieces_kept_bytes": about.parameters.pieces_kept_bytes}
+    document |= {"frames_kept_bytes": about.parameters.frames_kept_bytes}
     document |= {"schema_version": len(about.earlier_schemas) + 1}
     document |= {"let_in": sorted(after - before), "shut_out": sorted(before - after)}
     whom = "every member" if about.access == "members" else "those who were granted a right"
@@ -196,14 +198,17 @@ def _kept(topic: Topic) -> str:
     """How long frames are kept, in words."""
     if topic.protection.peers:
         return "in its publishers' own logs"
-    return "for good" if topic.frames_kept_us is None else f"for {span(topic.frames_kept_us // 1_000_000)} at most"
+    return _in_words(topic.frames_kept_us, topic.parameters.frames_kept_bytes)
 
 
 def _pieces_kept(topic: Topic) -> str:
     """How long sealed events are kept, and how many, in words."""
+    return _in_words(topic.pieces_kept_us, topic.parameters.pieces_kept_bytes)
+
+
+def _in_words(kept: int | None, most: int) -> str:
     from sealcast.trust.realm.parameters import NO_LIMIT
 
-    most, kept = topic.parameters.pieces_kept_bytes, topic.pieces_kept_us
     for_long = "for good" if kept is None else f"for {span(kept // 1_000_000)} at most"
     return for_long if most >= NO_LIMIT else f"{for_long}, and {most:,} bytes of them"
 

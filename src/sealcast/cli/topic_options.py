@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -44,9 +44,9 @@ StaleAfterOption = Annotated[str, typer.Option(metavar="SPAN", help="Older messa
 KeepFramesOption = Annotated[
     str,
     typer.Option(
-        metavar="SPAN",
-        help="Remove committed frames before they are this old; `always` keeps them, and the keys of past epochs: a "
-        "recording.",
+        metavar="SPAN|SIZE",
+        help="Remove committed frames before they are this old (7d), or when there are more (10GB); both with a comma "
+        "(7d,10GB). `always` keeps them, and the keys of past epochs: a recording; always,10GB keeps the newest of it.",
     ),
 ]
 KeepPiecesOption = Annotated[
@@ -187,27 +187,20 @@ def retained(text: str | None) -> dict[str, int]:
     return found
 
 
-def frames_kept(text: str) -> int:
-    """The seconds that `--keep-frames` says."""
-    from sealcast.trust.realm.parameters import FOR_EVER_S
-
-    return FOR_EVER_S if text == "always" else seconds(text, "--keep-frames")
-
-
 _UNITS: Final = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
-def pieces_kept(text: str) -> dict[str, int]:
-    """The parameters that `--keep-pieces` makes: a span of time, a size, or both."""
+def kept(what: Literal["frames", "pieces"], text: str) -> dict[str, int]:
+    """The parameters that `--keep-frames` and `--keep-pieces` make: a span of time, a size, or both."""
     from sealcast.trust.realm.parameters import FOR_EVER_S, NO_LIMIT
 
-    found = {"pieces_kept_s": FOR_EVER_S, "pieces_kept_bytes": NO_LIMIT}
-    for part in () if text == "always" else text.split(","):
-        size = re.fullmatch(r"(\d{1,9})([KMGT]B)", part.strip())
+    found = {f"{what}_kept_s": FOR_EVER_S, f"{what}_kept_bytes": NO_LIMIT}
+    for part in (part.strip() for part in text.split(",")):
+        size = re.fullmatch(r"(\d{1,9})([KMGT]B)", part)
         if size is not None:
-            found["pieces_kept_bytes"] = int(size[1]) * _UNITS[size[2]]
-        else:
-            found["pieces_kept_s"] = seconds(part.strip(), "--keep-pieces")
+            found[f"{what}_kept_bytes"] = int(size[1]) * _UNITS[size[2]]
+        elif part != "always":
+            found[f"{what}_kept_s"] = seconds(part, f"--keep-{what}")
     return found
 
 
@@ -218,6 +211,7 @@ _OPTIONS: Final = {
     "messages_per_key": "--messages-per-key",
     "past_keys": "--past-keys",
     "frames_kept_s": "--keep-frames",
+    "frames_kept_bytes": "--keep-frames",
     "pieces_kept_s": "--keep-pieces",
     "pieces_kept_bytes": "--keep-pieces",
     "key_lifetime_s": "--key-lifetime",
@@ -239,8 +233,8 @@ def parameters(given: Mapping[str, Any]) -> KeyParameters:
     lifetime = (given["key_lifetime"], "--key-lifetime") if epoch is None else (epoch, "--epoch")
     asked |= {"key_bits": given["key_size"], "key_lifetime_s": seconds(*lifetime)}
     with as_typed():
-        kept = {"frames_kept_s": frames_kept(given["keep_frames"]), **pieces_kept(given["keep_pieces"])}
-        return KeyParameters.parse({**asked, **kept})
+        ends = kept("frames", given["keep_frames"]) | kept("pieces", given["keep_pieces"])
+        return KeyParameters.parse({**asked, **ends})
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from sealcast.log import failing
 from sealcast.log.closing import Closing
 from sealcast.log.failing import FailureNote
 from sealcast.log.ledger import LedgerReader
+from sealcast.log.port import SharedLog, TopicLog
 from sealcast.log.reseals import Removal
 from sealcast.overlay import routing
 from sealcast.pipeline.withdrawing import Withdrawn, withdraw
@@ -57,6 +58,8 @@ class Retainer(Closing):
         self._settled: dict[StepName, int] = {}
         #: By step, how many records of the ledger were withdrawn, or are known to have been.
         self._withdrawn: dict[StepName, int] = {}
+        #: By step, how many bytes of frames each record of the ledger took, as far as they are kept.
+        self._taken: dict[StepName, dict[int, int]] = {}
         self._failed: dict[StepName, FailureNote] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -76,16 +79,22 @@ class Retainer(Closing):
         return removed
 
     def _drop(self, name: StepName, now_us: int) -> int:
-        kept_us = self._realm.state().topic(name.topic).frames_kept_us
+        about = self._realm.state().topic(name.topic)
+        kept_us, most = about.frames_kept_us, about.parameters.frames_kept_bytes
         paths = self._realm.paths.topic(name.topic, name.broker)
-        if kept_us is None or not (paths.frames_root.is_dir() and paths.ledger.is_dir()):
+        unlimited = kept_us is None and most >= NO_LIMIT
+        if unlimited or not (paths.frames_root.is_dir() and paths.ledger.is_dir()):
             return 0
-        removed, slice_us = 0, kept_us // _SLICES
+        removed, slice_us = 0, (about.least_kept_us if kept_us is None else kept_us) // _SLICES
         ledger = LedgerReader(self._realm.journal(name.topic, name.broker))
         try:
-            young, old = (_taken_by(ledger, now_us - age) for age in (slice_us, kept_us - _EARLIER * slice_us))
+            young = _taken_by(ledger, now_us - slice_us)
+            old = {} if kept_us is None else _taken_by(ledger, now_us - (kept_us - _EARLIER * slice_us))
             with self._realm.frames(name.topic, name.broker) as log:
                 starts = {p: log.partition(p).start() for p in range(log.partitions)}
+                if most < NO_LIMIT:
+                    unneeded = _taken_by(ledger, now_us - about.looked_back_us)
+                    old = _further(old, _at_most(self._too_many(name, ledger, log, starts, most), unneeded))
                 least = self.settled(name, ledger, starts, old) if any(old.values()) else {}
                 for partition, start in starts.items():
                     part, before = log.partition(partition), least.get(partition, 0)
@@ -95,6 +104,23 @@ class Retainer(Closing):
         finally:
             ledger.close()
         return removed
+
+    def _too_many(
+        self, name: StepName, ledger: LedgerReader, log: TopicLog, starts: Mapping[int, int], most: int
+    ) -> dict[int, int]:
+        """By partition, how far the oldest committed frames go, so that the others have so many bytes at the most. What
+        a record of the ledger took is measured once."""
+        known, first = self._taken.setdefault(name, {}), _first_with(ledger, starts)
+        for gone in [index for index in known if index < first]:
+            del known[gone]
+        for index in range(first, ledger.end()):
+            if index not in known:
+                known[index] = sum(_sizes(log, ledger, partition, index, start) for partition, start in starts.items())
+        size, index = sum(known.values()), first
+        while size > most:
+            size -= known[index]
+            index += 1
+        return _reached(ledger, index) if index > first else {}
 
     def withdraw(self, name: StepName, now_us: int) -> Withdrawn:
         """Removes sealed events that the topic keeps no longer: the oldest records first (`withdrawing`)."""
@@ -201,6 +227,22 @@ def _taken_by(ledger: LedgerReader, time_us: int) -> dict[int, int]:
     """By partition, how many frames had been committed at a time."""
     end = bisect_right(range(ledger.end()), time_us, key=lambda index: ledger.at(index).entry.end.time_us)
     return dict(enumerate(ledger.at(end - 1).entry.end.partitions)) if end else {}
+
+
+def _sizes(log: TopicLog, ledger: LedgerReader, partition: int, index: int, start: int) -> int:
+    """The bytes of frames that a record took from a partition, and that are still there."""
+    begin = max(start, _end_of(ledger, partition, index - 1) if index else 0)
+    end, part = _end_of(ledger, partition, index), log.partition(partition)
+    assert isinstance(part, SharedLog)
+    return sum(part.sizes(begin, end)) if end > begin else 0
+
+
+def _further(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
+    return {partition: max(one.get(partition, 0), other.get(partition, 0)) for partition in {**one, **other}}
+
+
+def _at_most(ends: Mapping[int, int], limits: Mapping[int, int]) -> dict[int, int]:
+    return {partition: min(end, limits.get(partition, 0)) for partition, end in ends.items()}
 
 
 def _done_alone(

@@ -103,6 +103,7 @@ def alter_topic(
     pieces_kept_s: int | None = None,
     pieces_kept_bytes: int | None = None,
     schema: Schema | None = None,
+    frames_kept_bytes: int | None = None,
 ) -> Topic:
     """Lets every member use a topic, or only who was granted a right; what was decided by name stays as it is. And
     says how long frames are kept that were committed, and sealed pieces, and whether brokers forget keys of past
@@ -116,7 +117,8 @@ def alter_topic(
     def decide(state: RealmState) -> list[Change]:
         about = state.topic(topic)
         let_in = about.access if access is None else _access(access)
-        change = AlterTopic(topic, let_in, frames_kept_s, past_keys, pieces_kept_s, pieces_kept_bytes, schema)
+        pieces = pieces_kept_s, pieces_kept_bytes
+        change = AlterTopic(topic, let_in, frames_kept_s, past_keys, *pieces, schema, frames_kept_bytes)
         after = apply(state, change)
         if about.access is change.access:
             if after.topic(topic) == about:

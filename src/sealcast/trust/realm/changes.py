@@ -153,6 +153,8 @@ class AlterTopic:
     pieces_kept_bytes: int | None = None
     #: The next version of its schema; as before, without one.
     schema: Schema | None = None
+    #: How many bytes of its frames are kept from now on; as before, without one.
+    frames_kept_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

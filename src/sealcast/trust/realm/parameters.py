@@ -60,6 +60,7 @@ BOUNDS: Final[Mapping[str, tuple[int, int, str]]] = {
     "frames_kept_s": (0, FOR_EVER_S, "seconds"),
     "pieces_kept_s": (_MINUTE, FOR_EVER_S, "seconds"),
     "pieces_kept_bytes": (0, NO_LIMIT, "bytes"),
+    "frames_kept_bytes": (0, NO_LIMIT, "bytes"),
 }
 
 
@@ -98,6 +99,9 @@ class KeyParameters:
     #: oldest first, whether it was read or not.
     pieces_kept_s: int = FOR_EVER_S
     pieces_kept_bytes: int = NO_LIMIT
+    #: How many bytes of committed frames a broker keeps, also of a recording: the oldest go, unless somebody may still
+    #: look back at them (`Topic.looked_back_us`).
+    frames_kept_bytes: int = NO_LIMIT
 
     def __post_init__(self) -> None:
         _one_of("algorithm", self.algorithm, ALGORITHMS)

@@ -66,11 +66,22 @@ class Topic:
         """How old committed frames become, at the most; None for any age. The newest three quarters of that time are
         always there, so that at least is what replay detection looks back and what filters that come later may ask
         for."""
-        given, retained = self.parameters, self.protection.retention
+        given = self.parameters
         if given.frames_kept_s >= FOR_EVER_S:
             return None
-        looked_back = max(2 * (given.max_skew_s + given.stale_after_s), 0 if retained is None else retained.seconds)
-        return max(given.frames_kept_s, -(-4 * looked_back // 3)) * _MICROSECONDS
+        return max(given.frames_kept_s * _MICROSECONDS, self.least_kept_us)
+
+    @property
+    def looked_back_us(self) -> int:
+        """Frames that are younger are always there: replay detection looks back so far, and filters that come later."""
+        given, retained = self.parameters, self.protection.retention
+        least = max(2 * (given.max_skew_s + given.stale_after_s), 0 if retained is None else retained.seconds)
+        return least * _MICROSECONDS
+
+    @property
+    def least_kept_us(self) -> int:
+        """The shortest time that frames can be kept for: three quarters of it are what is looked back."""
+        return -(-4 * (self.looked_back_us // _MICROSECONDS) // 3) * _MICROSECONDS
 
     @property
     def pieces_kept_us(self) -> int | None:

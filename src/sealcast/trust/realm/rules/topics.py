@@ -20,6 +20,7 @@ from sealcast.trust.realm.changes import (
     PublishTopicKey,
     RotateTopic,
 )
+from sealcast.trust.realm.parameters import NO_LIMIT
 from sealcast.trust.realm.rules.draft import Draft, TopicTables
 from sealcast.trust.realm.rules.names import check_name
 from sealcast.trust.realm.topics import FIRST_EPOCH, DeletedTopic, ReceivingKey, Topic, TopicState
@@ -33,7 +34,7 @@ RECEIVED_KEY_BYTES: Final = 1176
 RECEIVING_KEY_BYTES: Final = 1216
 INCARNATION_BYTES: Final = 16
 #: The parameters that can be altered later.
-_ALTERED: Final = ("frames_kept_s", "past_keys", "pieces_kept_s", "pieces_kept_bytes")
+_ALTERED: Final = ("frames_kept_s", "past_keys", "pieces_kept_s", "pieces_kept_bytes", "frames_kept_bytes")
 
 
 def create_topic(draft: Draft, change: CreateTopic) -> None:
@@ -89,6 +90,11 @@ def _check_kept(topic: Topic) -> None:
         raise Misuse(
             f"pieces of topic {topic.name!r} lie {where}: none can be removed by their age or their number",
             hint="keep them (--keep-pieces always); `sealcast topic delete` removes all of it",
+        )
+    if topic.parameters.frames_kept_bytes < NO_LIMIT and topic.protection.peers:
+        raise Misuse(
+            f"frames of topic {topic.name!r} lie in its publishers' own logs: no broker could count their bytes",
+            hint="leave --keep-frames at a span of time",
         )
     if topic.parameters.forgets and topic.protection.peers:
         raise Misuse(
