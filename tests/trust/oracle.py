@@ -124,8 +124,8 @@ class Oracle:
     # --- who may do what ----------------------------------------------------------------------------
 
     def terms(self, topic: str, who: str) -> dict[str, Term]:
-        person, about = self.entities.get(who), self.topics[topic]
-        if person is None or person.revoked:
+        person, about = self.entities.get(who), self.topics.get(topic)
+        if person is None or person.revoked or about is None:
             return {}
         return about.decided.get(who, dict.fromkeys(RIGHTS, Term()) if about.members else {})
 
@@ -151,6 +151,8 @@ class Oracle:
 
     def counts(self, ticket: Ticket, right: str, at: int) -> bool:
         """Whether anyone would take the token for that right at that time."""
+        if ticket.topic not in self.topics:
+            return False
         in_time = ticket.begins * SECOND - self.skew <= at < ticket.ends * SECOND + self.skew
         return (
             in_time
@@ -187,6 +189,11 @@ class Oracle:
             gone = frozenset(rights)
             left = {right: term for right, term in self.terms(topic, who).items() if right not in gone}
             self.topics[topic].decided[who] = left
+
+    def delete(self, topic: str) -> None:
+        """There is no such topic any more: not its rights, its interests, its keys, nor what was sealed."""
+        del self.topics[topic]
+        self.interests = {id: its for id, its in self.interests.items() if its.topic != topic}
 
     def subscribe(self, id: str, topic: str, who: str, symbol: str | None, now: int) -> None:
         ticket, about = self.ticket(SUBSCRIBE, topic, who, now), self.topics[topic]
