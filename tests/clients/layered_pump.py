@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sealcast.broker.columns import COUNTS, REJECTED
+from sealcast.broker.columns import COUNTED, REFERRED, counts_in
 from sealcast.broker.gate import bounds_of
 from sealcast.broker.history import History
 from sealcast.broker.replay import SETTLING_US
@@ -93,9 +93,10 @@ def hop_all(name: StepName, tamper: Tamper) -> Counter[str]:
         row = _row(made)
         piece = tamper(hops.parse(row["piece"]))
         staged = node.pieces.stage(partition, first, last, hops.encode(piece))
-        about = (partition, first, last, row["matched"], row["deliveries"], row["encryptions"])
+        counts = counts_in(row[COUNTED])
+        about = (partition, first, last, *map(counts.__getitem__, REFERRED))
         refs.append(PieceRef(staged.name, staged.digest, staged.size, *about))
-        totals += Counter({count: row[count] for count in (*COUNTS, *REJECTED.values())})
+        totals += counts
     if refs:
         before = node.ledger.last()
         entry = Entry("test", before.entry.batch + 1 if before else 0, begin, pinned, tuple(refs), dict(totals))

@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import Row
 
+from sealcast.broker.columns import counted
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Corrupt, NotFound, SealcastError, Unavailable
@@ -21,7 +22,7 @@ from sealcast.model import Event, Schema
 from sealcast.pipeline import attempts, run
 from sealcast.pipeline.attempts import Attempts
 from sealcast.pipeline.failures import explain
-from sealcast.pipeline.metrics import OBSERVED, Metrics
+from sealcast.pipeline.metrics import OBSERVED, Metrics, finished
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.port import witness_side
 from sealcast.protections.steps import StepName
@@ -271,7 +272,7 @@ def _progress(number: int, second: int, admitted: int | None) -> SimpleNamespace
         timestamp=f"2026-03-01T12:00:{second:02}.000Z",
         runId="run",
         durationMs={"triggerExecution": 5} | ({} if admitted is None else {"addBatch": 5}),
-        observedMetrics={} if admitted is None else {OBSERVED: Row(admitted=admitted)},
+        observedMetrics={} if admitted is None else {OBSERVED: Row(counted=f'broker {{"admitted":{admitted}}}')},
         sources=[SimpleNamespace(endOffset='{"partitions": [1]}', latestOffset='{"partitions": [1]}')],
     )
 
@@ -286,3 +287,18 @@ def test_a_batch_after_an_idle_while_is_counted_and_none_is_counted_twice(realm:
         for _ in range(2):
             heard += [(batch.number, batch.counts["admitted"]) for batch in found.look()]
     assert heard == [(0, 5), (1, 7)]
+
+
+def test_what_pieces_count_is_summed_up_by_broker_and_in_all() -> None:
+    """Of each piece a line; who made none, and what did not occur, is there as zero."""
+    lines = [("north", {"admitted": 2, "rejected_replay": 1}), ("south", {"admitted": 3}), ("north", {"admitted": 5})]
+    told, progress = "\n".join(f"{broker} {counted(counts)}" for broker, counts in lines), _progress(0, 1, 0)
+    progress.observedMetrics[OBSERVED] = Row(counted=told)
+    batch: Any = finished(progress, "quotes", ["north", "south", "west"])  # type: ignore[arg-type]
+    found = {broker: (counts["admitted"], counts["rejected_replay"]) for broker, counts in batch.by_broker.items()}
+    assert found == {"north": (7, 1), "south": (3, 0), "west": (0, 0)}
+    assert {"admitted": 10, "rejected_replay": 1, "frames": 0}.items() <= dict(batch.counts).items()
+    for nothing in (None, ""):
+        progress.observedMetrics[OBSERVED] = Row(counted=nothing)
+        batch = finished(progress, "quotes", ["north"])  # type: ignore[arg-type]
+        assert set(batch.counts.values()) == {0} and batch.by_broker == {"north": batch.counts}

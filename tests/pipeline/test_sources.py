@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from sealcast.broker.columns import COUNTS, PIECES, PINNED, REFUSED, REJECTED, ddl
+from sealcast.broker.columns import COUNTED, PIECES, PINNED, REFUSED, counted, ddl
 from sealcast.broker.gate import RULING
 from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log.embedded import EmbeddedTopic
@@ -88,7 +88,7 @@ def world(tmp_path: Path) -> World:
 def kernel(world: World) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Stands in for replay and the fused kernel: a piece is its frames in hexadecimal. Nested, so that it travels by
     value. None of these frames is one, so all of them come as refused."""
-    schema, counts, rejected, root = PIECES, COUNTS, list(REJECTED.values()), str(world.paths.frames_root)
+    schema, root = PIECES, str(world.paths.frames_root)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         log = EmbeddedTopic(root, read_only=True)
@@ -110,7 +110,7 @@ def kernel(world: World) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
                     "piece": piece,
                 }
                 row |= {"first_offset": offsets[0], "end_offset": offsets[-1] + 1}
-                row |= dict.fromkeys([*counts, *rejected], 0) | {"frames": len(frames)}
+                row |= {COUNTED: counted({"frames": len(frames)})}
                 yield type(batch).from_pylist([row], schema=schema)
 
     return run

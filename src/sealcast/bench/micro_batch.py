@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Row, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamArrowWriter,
@@ -30,9 +29,9 @@ from pyspark.sql.types import StructType
 
 from sealcast.bench import workload
 from sealcast.bench.report import BenchRow
-from sealcast.broker.columns import CLAIMS, COUNTS, PIECES, REJECTED, RULINGS, ddl
+from sealcast.broker.columns import CLAIMS, PIECES, RULINGS, ddl
 from sealcast.errors import Unavailable
-from sealcast.pipeline.metrics import FinishedBatch
+from sealcast.pipeline.metrics import FinishedBatch, observed
 from sealcast.pipeline.run import start
 from sealcast.pipeline.settings import cores
 from sealcast.trust.deployment import Realm
@@ -80,11 +79,14 @@ def _kernels(realm: Realm, source: workload.TradingSource) -> float:
 
 def _empty(spark: SparkSession) -> float:
     spark.dataSource.register(Nothing)
-    counts = [F.sum(column).alias(column) for column in (*COUNTS, *REJECTED.values())]
     claims = spark.readStream.format(Nothing.name()).load()
     ruled = claims.groupBy("bucket").transformWithState(NoState(), ddl(RULINGS), outputMode="Append", timeMode="None")
     tasks = cores(spark.sparkContext.master or "local")
-    pieces = ruled.repartitionById(tasks, "task").mapInArrow(_nothing_of, ddl(PIECES)).observe("nothing", *counts)
+    pieces = (
+        ruled.repartitionById(tasks, "task")
+        .mapInArrow(_nothing_of, ddl(PIECES))
+        .observe("nothing", *observed(traces=False))
+    )
     with tempfile.TemporaryDirectory(prefix="sealcast-bench-") as checkpoint:
         query = pieces.writeStream.format(Nothing.name()).option("checkpointLocation", checkpoint).start()
         try:

@@ -11,6 +11,8 @@ written to disk and read back twice.
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -60,9 +62,13 @@ SEEDS: Final = pa.schema(
 COUNTS: Final = ("frames", "admitted", "matched", "deliveries", "encryptions", "suspended")
 #: Of these: subscriptions that got nothing of a piece, because their filters ask for too much work (budgets.py).
 SUSPENDED: Final = "suspended"
+#: Of these: what the ledger says of each piece (log/entry.py, `PieceRef`), in its order.
+REFERRED: Final = ("matched", "deliveries", "encryptions")
 #: Events refused, by reason; a frame too broken to tell its events counts as one.
 REJECTED: Final = {reason: f"rejected_{reason}" for reason in Reason}
 
+#: The column that has them, as JSON: in a column each, Spark would plan two dozen sums anew for every micro-batch.
+COUNTED: Final = "counted"
 TRACED: Final = "traced"
 
 #: What a step yields and the sink takes: one piece a row, the broker that made it, and the input it accounts for.
@@ -73,7 +79,7 @@ PIECES: Final = pa.schema(
         pa.field("first_offset", pa.int64(), nullable=False),
         pa.field("end_offset", pa.int64(), nullable=False),
         *_PINNED,
-        *(pa.field(name, pa.int64(), nullable=False) for name in (*COUNTS, *REJECTED.values())),
+        pa.field(COUNTED, pa.string(), nullable=False),
         # 1: of frames that an earlier batch took, for filters that came since. Most steps never make one.
         pa.field("late", pa.int32()),
         # Who finds something in it (log/entry.py, `slot_bits`); NULL where recipients have names instead of slots.
@@ -87,6 +93,7 @@ PIECES: Final = pa.schema(
 )
 
 PLACES: Final = np.dtype("<i4")
+_COUNTED: Final = (*COUNTS, *REJECTED.values())
 
 _SPARK_TYPES: Final = {pa.string(): "STRING", pa.int32(): "INT", pa.int64(): "BIGINT", pa.binary(): "BINARY"}
 
@@ -94,6 +101,17 @@ _SPARK_TYPES: Final = {pa.string(): "STRING", pa.int32(): "INT", pa.int64(): "BI
 def ddl(schema: pa.Schema) -> str:
     """A schema as Spark spells it."""
     return ", ".join(f"`{f.name}` {_SPARK_TYPES[f.type]}{'' if f.nullable else ' NOT NULL'}" for f in schema)
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """What was counted of a piece, as it stands in its row."""
+    return json.dumps({name: count for name, count in counts.items() if count}, separators=(",", ":"))
+
+
+def counts_in(text: str) -> Counter[str]:
+    """The other way: all that is counted, also what did not occur."""
+    found = json.loads(text)
+    return Counter({name: int(found.get(name, 0)) for name in _COUNTED})
 
 
 def piece_row(
@@ -114,7 +132,7 @@ def piece_row(
         "first_offset": piece.first_offset,
         "end_offset": piece.end_offset,
         **pinned,
-        **{name: piece.counts.get(name, 0) for name in (*COUNTS, *REJECTED.values())},
+        COUNTED: counted({name: piece.counts.get(name, 0) for name in _COUNTED}),
         "late": int(late),
         "slots": slots,
         "suspensions": np.array(suspended, PLACES).tobytes(),

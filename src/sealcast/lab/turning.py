@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from sealcast.broker.columns import COUNTS, REJECTED
+from sealcast.broker.columns import COUNTED, REFERRED, counts_in
 from sealcast.broker.gate import RULING, Rulings
 from sealcast.broker.rulings import rule_frames
 from sealcast.log.entry import Entry, PieceRef
@@ -60,8 +60,7 @@ def _batch(step: OpenStep) -> Counter[str] | None:
     end = step.pinned(start, available, now)
     rows = list(_made(step, start, end))
     refs = sorted((_staged(step, row) for row in rows), key=lambda ref: (ref.partition, ref.first))
-    counts = Counter({name: sum(row[name] for row in rows) for name in (*COUNTS, *REJECTED.values())})
-    counts = +counts
+    counts = +sum((counts_in(row[COUNTED]) for row in rows), Counter[str]())
     entry = Entry(QUERY, step.ledger.end(), start, end, tuple(refs), dict(counts), chain=step.chain(end.version))
     step.ledger.commit(entry)
     return counts
@@ -90,5 +89,5 @@ def _rulings(
 def _staged(step: OpenStep, row: dict[str, Any]) -> PieceRef:
     span = row["partition"], row["first_offset"], row["end_offset"]
     file = step.pieces.stage(*span, row["piece"])
-    about = (row["matched"], row["deliveries"], row["encryptions"], row["slots"])
+    about = [*map(counts_in(row[COUNTED]).__getitem__, REFERRED), row["slots"]]
     return PieceRef(file.name, file.digest, file.size, *span, *about)

@@ -23,15 +23,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from sealcast.broker.columns import COUNTS, REJECTED, TRACED
+from sealcast.broker.columns import COUNTED, COUNTS, REJECTED, TRACED, counts_in
 from sealcast.broker.lag import LagCollector, Lags
 from sealcast.broker.metrics_page import MetricsPage, serve
 from sealcast.primitives.secrets import Secret
 
 #: The name under which a query's counts are observed.
 OBSERVED: Final = "sealcast"
-#: Among them: the counts of each broker, where one query runs several.
-BY_BROKER: Final = "by_broker"
 _HELP: Final = {
     "frames": "Frames taken from the log",
     "admitted": "Events that passed admission",
@@ -40,6 +38,8 @@ _HELP: Final = {
     "encryptions": "Encryptions under a group's or a subscriber's key; keys that are handed out included",
     "suspended": "Subscriptions that got nothing of a piece: their filters ask for too much work, or cannot be read",
 }
+#: Between a broker's name, which cannot have it, and its counts.
+_BEHIND_BROKER: Final = " "
 #: From a tuned empty micro-batch to a large one.
 _SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 
@@ -133,9 +133,11 @@ def finished(progress: StreamingQueryProgress, topic: str, brokers: Sequence[str
     """A batch, from Spark's report of it; None where the report is of none."""
     if OBSERVED not in progress.observedMetrics:
         return None
-    counted = progress.observedMetrics[OBSERVED].asDict()
-    traced, each = counted.pop(TRACED, None), counted.pop(BY_BROKER, None)
-    counts = {name: int(value or 0) for name, value in counted.items()}
+    told = progress.observedMetrics[OBSERVED].asDict()
+    by_broker = {broker: counts_in("{}") for broker in brokers} | _by_broker(told.get(COUNTED) or "")
+    counts = counts_in("{}")
+    for each in by_broker.values():
+        counts.update(each)
     source = progress.sources[0]
     end = json.loads(source.endOffset)
     milliseconds = progress.durationMs.get("triggerExecution", 0)
@@ -148,27 +150,24 @@ def finished(progress: StreamingQueryProgress, topic: str, brokers: Sequence[str
         backlog=_backlog(end, source.latestOffset),
         version=end.get("version", 0),  # a hop is pinned to tables, not to the registry
         topic=topic,
-        by_broker={brokers[0]: counts} if len(brokers) == 1 else _by_broker(each or ""),
-        traced=traced or "",
+        by_broker=by_broker,
+        traced=told.get(TRACED) or "",
         ended_ns=int(begun.timestamp() * 1000 + milliseconds) * 1_000_000,
     )
 
 
 def _by_broker(lines: str) -> dict[str, Counts[str]]:
-    """Sums of what each broker's pieces count, a line of JSON each."""
+    """Sums of what each broker's pieces count: a line for each piece."""
     found: dict[str, Counts[str]] = {}
     for line in lines.splitlines():
-        row = json.loads(line)
-        found.setdefault(row.pop("node"), Counts()).update(row)
+        broker, counted = line.split(_BEHIND_BROKER, 1)
+        found.setdefault(broker, Counts()).update(counts_in(counted))
     return found
 
 
-def observed(several: bool, traces: bool) -> list[Column]:
-    """What Spark sums up of the pieces of a batch; by broker, where several run in one query."""
-    names = (*COUNTS, *REJECTED.values())
-    columns = [F.sum(name).alias(name) for name in names]
-    if several:
-        columns.append(_lines(F.to_json(F.struct("node", *names))).alias(BY_BROKER))
+def observed(traces: bool) -> list[Column]:
+    """What Spark gathers of the pieces of a batch: who made each, and what it counts."""
+    columns = [_lines(F.concat(F.col("node"), F.lit(_BEHIND_BROKER), F.col(COUNTED))).alias(COUNTED)]
     if traces:
         columns.append(_lines(F.col(TRACED)).alias(TRACED))
     return columns

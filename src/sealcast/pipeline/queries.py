@@ -182,7 +182,7 @@ class Pipeline(Closing):
         if isinstance(step, FramesStep):
             rows = pieces_of(rows, step, initial_windows(step, checkpoint), int(options["tasks"]))
         traced = self._options.get("traces") is not None
-        counted = rows.observe(OBSERVED, *observed(len(query.names) > 1, traced))
+        counted = rows.observe(OBSERVED, *observed(traced))
         writer = counted.writeStream.format("sealcast-pieces")
         writer = writer.options(**query.options, terms=json.dumps(terms)).queryName(query.title(step.realm.id))
         writer = writer.option("checkpointLocation", checkpoint.location)

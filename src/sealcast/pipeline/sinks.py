@@ -33,7 +33,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from sealcast.broker.columns import COUNTS, PIECES, PINNED, PLACES, REJECTED
+from sealcast.broker.columns import COUNTED, PIECES, PINNED, PLACES, REFERRED, counts_in
 from sealcast.errors import Bug, Corrupt, Misuse
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.offsets import PinnedOffset
@@ -41,7 +41,6 @@ from sealcast.protections.steps import OpenStep, StepName, names_from
 
 #: Spark gives its writers no batch id, but its tasks carry it. Not documented, so a test holds on to it.
 _QUERY: Final = "sql.streaming.queryId"
-_COUNTED: Final = (*COUNTS, *REJECTED.values())
 
 
 @dataclass
@@ -104,10 +103,11 @@ class _Pieces:
                 part.pinned.add(tuple(row[name] for name in PINNED))
                 partition, first, end = span = row["partition"], row["first_offset"], row["end_offset"]
                 file = self._names[row["node"]].open().pieces.stage(partition, first, end, row["piece"])
-                about = (row["matched"], row["deliveries"], row["encryptions"], row["slots"])
+                counts = counts_in(row[COUNTED])
+                about = [*map(counts.__getitem__, REFERRED), row["slots"]]
                 kind = part.late if row["late"] else part.pieces
                 kind.append(PieceRef(file.name, file.digest, file.size, *span, *about))
-                part.counts.update({name: row[name] for name in _COUNTED})
+                part.counts.update(counts)
                 part.suspended.update(np.frombuffer(row["suspensions"] or b"", PLACES).tolist())
         return StagedTask(_query_of_task(), parts)
 
