@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
+import signal
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -216,6 +218,31 @@ def test_paths_of_the_console_alone_lead_to_it(come: Come) -> None:
     assert [cost_of("/console/event"), cost_of("/console/"), cost_of("/console/assets/x")] == [
         COSTS["event"], COST, COSTS["assets"]
     ]  # fmt: skip
+
+
+def test_a_console_that_dies_is_started_again(come: Come, realm: Realm, served: RunningGateway) -> None:
+    alice = come("alice")
+    assert alice.ask("/console/").status == 200
+    named = str(realm.paths.root).encode()
+    (pid,) = [
+        int(each.parent.name)
+        for each in Path("/proc").glob("[0-9]*/cmdline")
+        if b"sealcast.console.behind" in (line := _command_line(each)) and named in line
+    ]
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + PATIENCE_S
+    while (found := alice.ask("/console/").status) != 200 and time.monotonic() < deadline:
+        assert found == 503
+        time.sleep(0.1)
+    assert found == 200 and "is started again" in served.log.getvalue()
+    assert alice.ask("/v1/registry/changes").status == 200  # the gateway itself never stopped
+
+
+def _command_line(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:  # it has ended since
+        return b""
 
 
 def test_a_gateway_without_a_console_has_none(realm: Realm, tmp_path: Path) -> None:
