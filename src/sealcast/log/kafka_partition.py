@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from sealcast.errors import Corrupt, Locked, Misuse, SealcastError
+from sealcast.errors import Corrupt, Locked, Misuse, NotFound, SealcastError
 from sealcast.log.carriers import PATIENCE_S, CarrierAway, Stored
 from sealcast.log.closing import Closing
 from sealcast.primitives.secrets import Unpicklable
@@ -22,6 +22,8 @@ _HEADER: Final = "sealcast"
 #: Messages that are taken out of librdkafka's queue at a time.
 _AT_ONCE: Final = 1_024
 _POLL_S: Final = 0.5
+#: A server that has just started knows no topic for a moment.
+_UNKNOWN_S: Final = 10.0
 _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 _NOT_THERE: Final = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})
 
@@ -114,7 +116,11 @@ class KafkaPartition(Closing, Unpicklable):
         if found.code() in _NOT_THERE:
             raise Corrupt(f"{self.shown} has no record where it had one", hint="retention or a lost replica removed it")
         trouble = self._carrier.trouble(error, self._name)
-        if isinstance(trouble, Misuse) or time.monotonic() >= end:
+        if isinstance(trouble, NotFound):
+            end -= max(0.0, self._carrier.patience_s - _UNKNOWN_S)
+        elif isinstance(trouble, Misuse):
+            raise trouble from None
+        if time.monotonic() >= end:
             raise trouble from None
         time.sleep(0.1)
 
