@@ -21,8 +21,8 @@ from tests.log.test_carried_topics import SCHEMA, TOPIC, publish
 from tests.trust.postgres import PASSWORD, Server, postgres
 
 __all__ = ["postgres"]
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
-SECONDS = 240.0
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(2_400)]
+SECONDS = 600.0
 
 
 @contextmanager
