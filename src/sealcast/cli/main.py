@@ -73,6 +73,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
         "peer": Command("peer:app", "run and show the peers of topics without brokers"),
         "run": Command("run:app", "run the pipeline on Spark: admit, match, group, seal, deliver"),
         "pack": Command("pack:app", "pack Sealcast for the executors of a Spark cluster"),
+        "worker-home": Command("worker_home:app", "write what executors need of a realm on a Spark worker"),
         "gateway": Command("gateway:app", "let publishers and subscribers on other machines in, over HTTPS"),
         "serve": Command("serve:app", "answer requests to key centers, brokers and discovery nodes"),
     },
