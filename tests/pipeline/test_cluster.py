@@ -54,6 +54,12 @@ def test_a_master_that_is_none_is_refused_before_anything_starts(master: str) ->
         settings.check(master, {})
 
 
+def test_a_command_through_spark_connect_is_refused_before_anything_starts() -> None:
+    with pytest.raises(Misuse, match="cannot run through Spark Connect") as refused:
+        settings.check("sc://HOST:15002", {})
+    assert refused.value.hint is not None and "--master spark://" in refused.value.hint
+
+
 def test_settings_are_read_as_they_are_typed() -> None:
     assert settings.given(["spark.a.b=1", "spark.c=x=y z", "spark.a.b=2"]) == {"spark.a.b": "2", "spark.c": "x=y z"}
 

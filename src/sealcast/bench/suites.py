@@ -27,12 +27,13 @@ SUITES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "ease": ("ease", "ease_console"),
     "network": ("network_clients", "network_fan_out", "network_latency"),
+    "scale": ("scale",),
     "searchable": ("searchable_prefilter", "searchable_match", "searchable_mqtt"),
 }
 
 
 #: Those that know smaller sizes, for a first look.
-QUICK: Final = frozenset({"ease", "ease_console", "end_to_end_subscriptions", *SUITES["network"]})
+QUICK: Final = frozenset({"ease", "ease_console", "end_to_end_subscriptions", "scale", *SUITES["network"]})
 
 
 def rows(suite: str, *, quick: bool = False) -> Iterator[BenchRow]:

@@ -25,6 +25,7 @@ from sealcast.pipeline.metrics import Metrics
 from sealcast.pipeline.queries import Options, Pipeline, Query, parallelism, pieces_of
 from sealcast.pipeline.retention import Retainer, frame_steps
 from sealcast.pipeline.session import session
+from sealcast.pipeline.settings import through_connect
 from sealcast.pipeline.sources import batch_tasks
 from sealcast.protections.frame_steps import FramesStep, MatchingStep
 from sealcast.protections.port import broker_side
@@ -112,10 +113,7 @@ def _session(options: Options) -> SparkSession:
     if given is None:
         return session(options.get("master", "local[*]"), short_lived=options.get("once", False), clients=False)
     if type(given).__module__.startswith(_CONNECT):
-        raise Misuse(
-            "the pipeline cannot run through Spark Connect: it needs the driver's own JVM",
-            hint="start it beside the cluster: sealcast run --master spark://HOST:PORT",
-        )
+        raise through_connect()
     return given if isinstance(given, SparkSession) else given()
 
 

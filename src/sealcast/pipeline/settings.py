@@ -101,6 +101,8 @@ def given(settings: Iterable[str]) -> dict[str, str]:
 
 def check(master: str, extra: Mapping[str, str]) -> None:
     """Refuses what cannot work before anything is started."""
+    if master.startswith("sc://"):
+        raise through_connect()
     if not _MASTERS.fullmatch(master):
         raise Misuse(
             f"{master!r} is no place where Spark runs",
@@ -110,6 +112,14 @@ def check(master: str, extra: Mapping[str, str]) -> None:
         raise Misuse("the driver runs in this process: spark.submit.deployMode is client")
     if extra.get(_WITH_VALUES, "false") != "false":
         raise Misuse(f"{_WITH_VALUES} would write keys into Spark's logs", hint="leave it out")
+
+
+def through_connect() -> Misuse:
+    """Why the pipeline takes no session of Spark Connect's."""
+    return Misuse(
+        "the pipeline cannot run through Spark Connect: it needs the driver's own JVM",
+        hint="start it beside the cluster: sealcast run --master spark://HOST:PORT",
+    )
 
 
 def is_local(master: str) -> bool:
