@@ -74,7 +74,7 @@ class ShareState(NamedTuple):
     had: bytes
 
 
-class Turn(NamedTuple):
+class MemberTurn(NamedTuple):
     """What a member hears."""
 
     #: Its shares, and the fence of each.
@@ -123,7 +123,7 @@ class ConsumerGroup(Protocol):
     def begin(self, first: SignedAck) -> bool:
         """Makes the group, unless there is one; whether it did."""
 
-    def turn(self, member: str, about: str, known: Mapping[int, int], done: Sequence[int]) -> Turn:
+    def turn(self, member: str, about: str, known: Mapping[int, int], done: Sequence[int]) -> MemberTurn:
         """NotFound when there is no such group. `known` are the member's shares with their fences; it gives those of
         `done` back."""
 
@@ -169,7 +169,7 @@ class GroupFile(Closing):
             db.executemany("INSERT INTO share VALUES (?, NULL, 0, 0, ?, ?)", rows)
             return True
 
-    def turn(self, member: str, about: str, known: Mapping[int, int], done: Sequence[int]) -> Turn:
+    def turn(self, member: str, about: str, known: Mapping[int, int], done: Sequence[int]) -> MemberTurn:
         database = self._database()
         self._be_present(member)
         with database.transaction(synced=False) as db:
@@ -181,7 +181,7 @@ class GroupFile(Closing):
             mine = dict(db.execute("SELECT number, fence FROM share WHERE owner = ?", (member,)).fetchall())
             new = [n for n, fence in mine.items() if known.get(n) != fence]
             (members,) = db.execute("SELECT count(*) FROM member").fetchone()
-            return Turn(mine, [_state(db, number) for number in new], give, _low(db), members)
+            return MemberTurn(mine, [_state(db, number) for number in new], give, _low(db), members)
 
     def acknowledge(self, member: str, ack: SignedAck) -> None:
         about = group_statement.parse(ack.statement)

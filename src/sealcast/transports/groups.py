@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sealcast.log.cursor import Cursor
-from sealcast.log.groups import ShareLost, ShareState, SignedAck, Turn
+from sealcast.log.groups import MemberTurn, ShareLost, ShareState, SignedAck
 from sealcast.transports.https import Connection, path_of
 from sealcast.transports.problems import strange
 
@@ -29,7 +29,7 @@ class RemoteGroup:
             case _:
                 raise strange()
 
-    def turn(self, member: str, about: str, known: Mapping[int, int], done: Sequence[int]) -> Turn:
+    def turn(self, member: str, about: str, known: Mapping[int, int], done: Sequence[int]) -> MemberTurn:
         body = {"member": member, "about": about, "known": sorted(map(list, known.items())), "done": list(done)}
         match self._connection.send("POST", f"{self._path}/turns", body):
             case {"mine": list(mine), "new": list(new), "give": list(give), "low": list(low), "members": int(members)}:
@@ -57,10 +57,10 @@ def _body(ack: SignedAck) -> dict[str, Any]:
     return {"statement": ack.statement, "signature": ack.signature, "events": ack.events, "shares": shares}
 
 
-def _turn(mine: list[Any], new: list[Any], give: list[Any], low: list[Any], members: int) -> Turn:
+def _turn(mine: list[Any], new: list[Any], give: list[Any], low: list[Any], members: int) -> MemberTurn:
     try:
         shares = [ShareState(int(n), int(fence), bytes(s), bytes(by), bytes(had)) for n, fence, s, by, had in new]
         places = [(str(broker), int(first), Cursor(*map(int, place))) for broker, first, *place in low]
-        return Turn({int(n): int(fence) for n, fence in mine}, shares, [int(n) for n in give], places, members)
+        return MemberTurn({int(n): int(fence) for n, fence in mine}, shares, [int(n) for n in give], places, members)
     except (TypeError, ValueError):
         raise strange() from None
