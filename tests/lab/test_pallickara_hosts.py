@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sealcast.lab.pallickara import hosts
@@ -16,7 +18,7 @@ def test_without_hosts_it_says_so_and_stops(monkeypatch: pytest.MonkeyPatch) -> 
     assert refused.code == 1 and "nobody is root here" in refused.err and "pallickara/end-to-end" in refused.err
 
 
-def test_a_run_that_costs_nothing_more_disagrees() -> None:
+def test_a_run_that_costs_nothing_more_disagrees(tmp_path: Path) -> None:
     """What the text says is judged, and can be found wrong."""
 
     def measured(secured: float) -> MeasuredTransits:
@@ -33,8 +35,9 @@ def test_a_run_that_costs_nothing_more_disagrees() -> None:
     printed = {row["cell"]: row["printed"] for row in same.rows if row["printed"] is not None}
     assert printed == {
         "discovery of the key center's topic": "250 to 500",
-        "a topic's key and a token, mean": 102.27,
+        "a topic's key and a token, mean": "102.27",
     }
+    assert [path.suffix for path in same.write(tmp_path)] == [".parquet", ".png"]
 
 
 @pytest.mark.soak

@@ -34,7 +34,7 @@ SYMBOLS: Final = 200
 _FEW, _MANY, _ELSEWHERE = 10, 40, 90
 
 
-class Measured(NamedTuple):
+class BatchCost(NamedTuple):
     """Of one batch, for each of its events."""
 
     cpu_us: float
@@ -63,7 +63,7 @@ def _row(name: str, larger: float, smaller: float, about: str, unit: str) -> Ben
     return BenchRow(name, larger, smaller, about, larger / smaller, unit)
 
 
-def _measured(count: int, each: int, elsewhere: int = 0) -> Measured:
+def _measured(count: int, each: int, elsewhere: int = 0) -> BatchCost:
     """With readers that ask for `each` symbols of those that events are about, and for others beside them."""
     with scratch.realm(need_bytes=1 << 30) as realm:
         _subscribe(realm, each, elsewhere)
@@ -78,7 +78,7 @@ def _measured(count: int, each: int, elsewhere: int = 0) -> Measured:
         spent = min(kernels.run() for _ in range(ROUNDS))
         stored = sum(len(sealed.encode(piece)) for piece in pieces)
         frames = sum(path.stat().st_size for path in realm.paths.topic(TOPIC).frames_root.rglob("*.seg"))
-        return Measured(
+        return BatchCost(
             spent / count * 1e6,
             stored / count,
             sum(int(piece.deliveries) for piece in pieces) / count,

@@ -161,7 +161,7 @@ def report(found: MeasuredTransits, seconds: float) -> Report:
     rows = [
         *claims,
         _cells(cell="discovery of the key center's topic", printed="250 to 500", **_ms(sample(found.discoveries))),
-        _cells(cell="a topic's key and a token, mean", printed=token.MEAN, **_ms(sample(found.tokens))),
+        _cells(cell="a topic's key and a token, mean", printed=f"{token.MEAN}", **_ms(sample(found.tokens))),
         *(_row(case, delays) for case in product(KINDS, payloads)),
     ]
     return Report(NAME, rows, all(row["agrees"] for row in claims), _notes(found, delays, seconds), [_panel(delays)])
