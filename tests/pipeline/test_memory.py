@@ -128,7 +128,7 @@ def test_pieces_that_cannot_be_read_teach_nothing_and_stop_nobody(
     crowd.publish(range(1, GROUPS + 1))
     first = crowd.pump()["encryptions"]
     forget()
-    monkeypatch.setattr(steps, "Pieces", lambda path: Pieces(tmp_path / "nowhere"))
+    monkeypatch.setattr(steps.OpenStep, "pieces", property(lambda step: Pieces(tmp_path / "nowhere")))
     crowd.publish(range(1, GROUPS + 1))
     assert crowd.pump()["encryptions"] == first > GROUPS
     everyone_opens(crowd)
