@@ -20,6 +20,8 @@ from tests.mqtt.servers import answers, free_port, until
 
 TREE = Path(__file__).parents[2]
 PLUGIN = "sealcast_mosquitto.so"
+#: How long a busy machine may take to log what it was told.
+PATIENCE = 60.0
 DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 #: Reads as: what the plug-in does not decide, everybody may. Without an ACL file, mosquitto refuses all of it.
 OPEN_ACL = "pattern readwrite #\ntopic readwrite #\n"
@@ -128,7 +130,8 @@ class Mosquitto(Closing):
 
     def wait_for(self, text: str, times: int = 1) -> None:
         """Until the server's log has the text so many times."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while self.said().count(text) < times:
+            assert self._process is not None and self._process.poll() is None, f"it ended:\n{self.said()}"
             assert time.monotonic() < end, f"{text!r} is not in the log:\n{self.said()}"
             time.sleep(0.02)

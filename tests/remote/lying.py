@@ -5,13 +5,18 @@ It has all that a gateway has: its key, its certificate, the realm's files. What
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
+import pytest
+
+from sealcast.gateway import serving
 from sealcast.gateway.app import CONNECTION, GatewayApp
 from sealcast.gateway.hub import Hub
+from sealcast.gateway.pages import Pages
 from sealcast.trust.certificates.profile import parse
 from sealcast.wire import cbor
 
@@ -60,8 +65,15 @@ class Liar:
         #: and may never look at what the stream said.
         self.holds = False
 
-    def app(self, hub: Hub) -> Any:
-        honest = GatewayApp(hub)
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Every gateway that starts meanwhile has the liar before it."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(serving, "GatewayApp", self.app)
+            yield
+
+    def app(self, hub: Hub, pages: Pages | None = None) -> Any:
+        honest = GatewayApp(hub, pages)
 
         async def answer(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] != "http":

@@ -11,7 +11,6 @@ import pytest
 
 from sealcast import Publisher, Subscriber
 from sealcast.errors import Corrupt, FrameRejected, SealcastError
-from sealcast.gateway import serving
 from sealcast.log.pieces import Pieces
 from sealcast.transports import following
 from sealcast.transports.following import ItemBuffer
@@ -92,8 +91,7 @@ def test_a_gateway_that_restarts_is_followed_again(world: Served) -> None:
 
 def test_streams_that_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     liar = Liar()
-    monkeypatch.setattr(serving, "GatewayApp", liar.app)
-    with served(tmp_path, "endpoint") as world, reader(world) as subscriber:
+    with liar.in_place(), served(tmp_path, "endpoint") as world, reader(world) as subscriber:
         deliver(world, 1)
         assert polled(subscriber) == [b"at 1"]
         # Another number, something that is no item, and nothing at all: it is given up, and asked instead.
@@ -119,10 +117,9 @@ def _records(world: Served) -> Iterator[Any]:
         yield from log.read(0)
 
 
-def test_an_altered_piece_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_altered_piece_is_found_out(tmp_path: Path) -> None:
     liar = Liar()
-    monkeypatch.setattr(serving, "GatewayApp", liar.app)
-    with served(tmp_path, "endpoint") as world, reader(world) as subscriber:
+    with liar.in_place(), served(tmp_path, "endpoint") as world, reader(world) as subscriber:
         deliver(world, 1)
         assert polled(subscriber) == [b"at 1"]
         deliver(world, 2)

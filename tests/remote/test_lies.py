@@ -19,7 +19,6 @@ from sealcast import Publisher, Realm, Subscriber
 from sealcast.control import asking, standings
 from sealcast.control.wallet import Wallet
 from sealcast.errors import Corrupt, SealcastError, Unavailable
-from sealcast.gateway import serving
 from sealcast.gateway.frames import receipt
 from sealcast.gateway.running import GatewayService
 from sealcast.log import piece_reader
@@ -46,9 +45,8 @@ PRICES = ((1, 2), (3,), (4, 5), (6,))
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Liar]]:
     """A realm with four delivered batches, and a gateway that can lie."""
-    liar, patch = Liar(), pytest.MonkeyPatch()
-    patch.setattr(serving, "GatewayApp", liar.app)
-    with served(tmp_path_factory.mktemp("lies"), "endpoint") as world:
+    liar = Liar()
+    with liar.in_place(), served(tmp_path_factory.mktemp("lies"), "endpoint") as world:
         reader = world.client("ann")
         with world.side.interests(reader, TOPIC, "ann") as interests:
             interests.add("price < 100")
@@ -57,7 +55,6 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Li
                 publisher.publish(events(*prices))
                 world.pump()
         yield world, liar
-    patch.undo()
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 
 from sealcast import Publisher, Subscriber
 from sealcast.errors import Busy, Queued, Unavailable
-from sealcast.gateway import serving
 from sealcast.transports import frames, https
 from sealcast.transports.offline import FrameQueue
 from sealcast.trust.handles import EntityRealm
@@ -21,16 +20,15 @@ from tests.remote.world import TOPIC, Served, events, served
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Liar]]:
-    liar, patch = Liar(), pytest.MonkeyPatch()
-    patch.setattr(serving, "GatewayApp", liar.app)
-    patch.setattr(https, "MOST_BACKOFF_S", 0.05)
-    patch.setattr(frames.RemoteLaneLog.__init__, "__kwdefaults__", {"patience_s": 0.2})
-    patch.setattr(https.Connection.__init__, "__kwdefaults__", {"deadline_s": 1.0})
-    with served(tmp_path_factory.mktemp("offline"), "endpoint") as world:
-        with world.side.interests(world.client("ann"), TOPIC, "ann") as interests:
-            interests.add("price < 250")
-        yield world, liar
-    patch.undo()
+    liar = Liar()
+    with pytest.MonkeyPatch.context() as patch, liar.in_place():
+        patch.setattr(https, "MOST_BACKOFF_S", 0.05)
+        patch.setattr(frames.RemoteLaneLog.__init__, "__kwdefaults__", {"patience_s": 0.2})
+        patch.setattr(https.Connection.__init__, "__kwdefaults__", {"deadline_s": 1.0})
+        with served(tmp_path_factory.mktemp("offline"), "endpoint") as world:
+            with world.side.interests(world.client("ann"), TOPIC, "ann") as interests:
+                interests.add("price < 250")
+            yield world, liar
 
 
 @pytest.fixture
