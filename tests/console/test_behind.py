@@ -27,7 +27,7 @@ from sealcast.gateway.pages import CALLER, COST, COSTS, cost_of, is_page
 from sealcast.primitives import x509
 from tests.cli.shell import sealcast
 from tests.console import world
-from tests.console.world import TOPIC, Answer
+from tests.console.world import TOPIC, Answer, answer_of
 from tests.gateway.world import RunningGateway, identity_pem
 
 if TYPE_CHECKING:
@@ -69,15 +69,7 @@ class EntityBrowser:
 
     def ask(self, path: str, method: str = "GET", body: str = "", **headers: str) -> Answer:
         connection = http.client.HTTPSConnection("localhost", self.port, timeout=PATIENCE_S, context=self._context)
-        try:
-            given = {name.replace("_", "-"): value for name, value in headers.items()}
-            connection.request(method, path, body or None, given)
-            found = connection.getresponse()
-            return Answer(
-                found.status, {k.lower(): v for k, v in found.getheaders()}, found.read().decode(errors="replace")
-            )
-        finally:
-            connection.close()
+        return answer_of(connection, path, method, body, headers)
 
 
 Come = Callable[[str | None], EntityBrowser]

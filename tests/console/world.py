@@ -59,6 +59,21 @@ class Answer(NamedTuple):
     body: str
 
 
+def answer_of(
+    connection: http.client.HTTPConnection, path: str, method: str, body: str, headers: Mapping[str, str]
+) -> Answer:
+    """One request over a connection of its own (`_` in a header's name is a hyphen)."""
+    try:
+        connection.request(
+            method, path, body or None, {name.replace("_", "-"): value for name, value in headers.items()}
+        )
+        found = connection.getresponse()
+        named = {name.lower(): value for name, value in found.getheaders()}
+        return Answer(found.status, named, found.read().decode(errors="replace"))
+    finally:
+        connection.close()
+
+
 class Served:
     """A console that runs, and a browser that is none: it sends what it is told to."""
 
@@ -80,18 +95,11 @@ class Served:
 
     def ask(self, path: str, method: str = "GET", body: str = "", **headers: str) -> Answer:
         """Exactly this, and no other header than the host's, unless one is given (`_` is a hyphen)."""
+        given = {"Host": self.host} | headers
+        if method != "GET":
+            given["Content-Type"] = "application/x-www-form-urlencoded"
         connection = http.client.HTTPConnection("127.0.0.1", self.service.port, timeout=PATIENCE_S)
-        try:
-            given = {"Host": self.host} | {name.replace("_", "-"): value for name, value in headers.items()}
-            if method != "GET":
-                given["Content-Type"] = "application/x-www-form-urlencoded"
-            connection.request(method, path, body or None, given)
-            found = connection.getresponse()
-            return Answer(
-                found.status, {k.lower(): v for k, v in found.getheaders()}, found.read().decode(errors="replace")
-            )
-        finally:
-            connection.close()
+        return answer_of(connection, path, method, body, given)
 
     def page(self, path: str, **headers: str) -> Answer:
         """As a browser with a session asks."""

@@ -60,14 +60,8 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def delivered(made: CarriedWorld, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> CarriedWorld:
-    """Published by two, with a frame that comes again and one that is none; run to the end."""
     world = made.copy(tmp_path_factory.mktemp("delivered") / "realm")
-    world.spark = spark
-    for publisher in ("nyse", "xetra"):
-        world.publish(publisher, 30)
-    world.append_again()
-    world.append_rubbish()
-    world.totals = world.run()
+    world.deliver(spark)
     assert files_of(world.realm) == []
     return world
 

@@ -189,6 +189,15 @@ class World:
 
     # --- running and reading ---------------------------------------------------------------------------
 
+    def deliver(self, spark: SparkSession) -> None:
+        """Published by two, with a frame that comes again and one that is none; run to the end."""
+        self.spark = spark
+        for publisher in ("nyse", "xetra"):
+            self.publish(publisher, 30)
+        self.append_again()
+        self.append_rubbish()
+        self.totals = self.run()
+
     def run(self, spark: SparkSession | None = None, **settings: Any) -> dict[str, int]:
         """By whoever carries the topic's events: its brokers, or its peers, who have no settings."""
         if self.protection.peers:

@@ -113,15 +113,13 @@ def sub(
     from sealcast.clients.subscriber import Subscriber
     from sealcast.protections.port import client_side
 
-    _refuse_contradictions(follow, to, spacing, format)
+    _refuse_contradictions(follow, to, spacing, format, cloudevents)
     _refuse_in_groups(group, to, spacing, ack)
     start = None if from_ is None else since(from_) or from_
     until = None if to is None else microseconds(to, "--to")
     ack = ack and to is None  # a look at the past is no reason to skip what lies before it
     delay_us = None if spacing is None else _delay_us(spacing)
     here, failed = talk.open_entity_realm(as_, key_file), list[str]()
-    if cloudevents and format is not None:
-        raise typer.BadParameter("--cloudevents prints JSON, --format lines of text: give one of them")
     shown = _shown(topic, cloudevents)
     write = _writer(here, topic, format, shown)
     if filter is not None:
@@ -191,7 +189,9 @@ def _tell(subscriber: Subscriber) -> None:
         talk.warn(f"{dropped.repeated} passed over that were delivered before: a broker repeats them")
 
 
-def _refuse_contradictions(follow: bool, to: str | None, spacing: str | None, format: str | None) -> None:
+def _refuse_contradictions(
+    follow: bool, to: str | None, spacing: str | None, format: str | None, cloudevents: bool
+) -> None:
     if talk.given.json and follow:
         raise typer.BadParameter("one document cannot follow: leave --json away, lines are JSON already")
     if to is not None and follow:
@@ -200,6 +200,8 @@ def _refuse_contradictions(follow: bool, to: str | None, spacing: str | None, fo
         raise typer.BadParameter("spacing is for a stream: add --follow")
     if talk.given.json and format is not None:
         raise typer.BadParameter("--json prints a document, --format lines of text: give one of them")
+    if cloudevents and format is not None:
+        raise typer.BadParameter("--cloudevents prints JSON, --format lines of text: give one of them")
 
 
 def _refuse_in_groups(group: str | None, to: str | None, spacing: str | None, ack: bool) -> None:

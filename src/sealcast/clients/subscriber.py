@@ -108,10 +108,10 @@ class Subscriber(Closing, Unpicklable):
         Locked names it. With `peek` it looks on from the cursor, whoever else reads, and does not acknowledge.
 
         An event that does not open stops the reader with CannotOpen, unless `unopenable` takes the report of it, or
-        `dead_letters` puts it aside. One
-        that never will, by its publisher's doing, is passed over in any case. Keys that come with events take at most
-        `key_memory` bytes; those that it has let go, it asks for by `ask`, the way to the broker's desk, or looks for
-        in the ledger again. With `traces` (`sealcast.telemetry.traces`), opening a traced event is a span of its trace.
+        `dead_letters` puts it aside. One that never will, by its publisher's doing, is passed over in any case. Keys
+        that come with events take at most `key_memory` bytes; those that it has let go, it asks for by `ask`, the way
+        to the broker's desk, or looks for in the ledger again. With `traces` (`sealcast.telemetry.traces`), opening a
+        traced event is a span of its trace.
         """
         self.realm = realm if isinstance(realm, EntityRealm) else EntityRealm(realm)
         self.topic = topic
@@ -124,11 +124,7 @@ class Subscriber(Closing, Unpicklable):
         self._traces = traces
         side = client_side(self._current().topic(topic).protection)
         self._inbox = side.inbox(Reader(self.realm, topic, as_, broker, ask, key_memory))
-        for where, (version, chain) in self._inbox.mail.heads():
-            if isinstance(where, str) and version > self.realm.registry.version():
-                continue  # the broker is ahead of a registry that is served from elsewhere, and may be late
-            seen = Pin(Path(where), f"{as_!r}, by {where},", may_go=isinstance(where, Path))
-            self.realm.registry.hold_to(Head(version, chain), seen)
+        self._hold_to_what_brokers_saw()
         #: What was passed over so far.
         self.dropped = DroppedEvents()
         #: Of those that were misrouted, how many were reported; and the last of those that were not.
@@ -146,6 +142,14 @@ class Subscriber(Closing, Unpicklable):
         #: What came since, and was not acknowledged: up to places that somebody may acknowledge, and after them.
         self._marks: list[tuple[Place, Had]] = []
         self._new = Had()
+
+    def _hold_to_what_brokers_saw(self) -> None:
+        """The registry must have the history that the brokers of this mailbox signed their ledgers on."""
+        for where, (version, chain) in self._inbox.mail.heads():
+            if isinstance(where, str) and version > self.realm.registry.version():
+                continue  # the broker is ahead of a registry that is served from elsewhere, and may be late
+            seen = Pin(Path(where), f"{self.name!r}, by {where},", may_go=isinstance(where, Path))
+            self.realm.registry.hold_to(Head(version, chain), seen)
 
     def poll(self, max_events: int = EVENTS_PER_POLL, timeout: float = 0.0) -> list[OpenedEvent]:
         """The next events, at most so many; waits up to `timeout` seconds for the first, and may return none."""
