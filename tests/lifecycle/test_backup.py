@@ -278,11 +278,3 @@ def test_the_commands(tmp_path: Path) -> None:
     assert done.code == 0 and (done.document["frames"], done.document["pieces"]) == (2, 2), done.err
     refused = sealcast("restore", tmp_path / "b", tmp_path / "again", "--key", key["key"])
     assert refused.code == 1 and "not empty" in refused.err
-
-
-def test_a_registry_on_a_server_is_refused_by_name(tmp_path: Path) -> None:
-    realm = a_realm(tmp_path)
-    mark = realm.paths.mark
-    mark.write_text(mark.read_text().replace('"at_hand"', '"registry": "postgresql://h/db", "at_hand"'))
-    with pytest.raises(Misuse, match="on a server"):
-        back_up(realm, tmp_path / "b")

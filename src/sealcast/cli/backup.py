@@ -35,7 +35,9 @@ def backup(
 ) -> None:
     """Back up the realm: one consistent moment of it, sealed, while everything runs on.
 
-    All files of the realm are in it but what is made again by itself: Spark's checkpoints, compiled tables, snapshots.
+    All files of the realm are in it, and its registry, also when that is on a PostgreSQL server. Left out is only what
+    is made again by itself: Spark's checkpoints, compiled tables, snapshots.
+
     Private keys are in it as they lie in the realm, sealed under your unlock key, which is not part of the realm: keep
     that elsewhere (`sealcast doctor` says where it is).
 
@@ -77,6 +79,10 @@ def restore(
     key: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The private key that the backup was sealed to.")
     ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Put the registry on PostgreSQL: postgresql://USER@HOST/DATABASE."),
+    ] = None,
 ) -> None:
     """Make a realm of a backup, and verify all of it: the registry, every log, every ledger, every piece.
 
@@ -84,19 +90,26 @@ def restore(
     position is used twice under one key. What was published and decided since is lost. Whoever has seen more of it, on
     another machine, refuses the restored realm by name, because it cannot tell this from a theft of history.
 
+    The registry comes into DIR, also when it was on a server. With --registry it is put into a PostgreSQL database that
+    has none yet. A database that it was in before is never used again: it may have seen more than the backup.
+
     What was deleted or forgotten after the backup is back. Delete or forget it again, and keep backups no longer than
     what they hold may be read.
     """
     from sealcast.trust.backups.making import restore as restored
 
-    done = restored(file, directory, key)
+    done = restored(file, directory, key, registry)
     found = done.whole
     document: dict[str, object] = {"realm": str(done.root), "name": done.head.realm, "made": moment(done.head.made_us)}
     document |= {"version": done.state.version, "files": done.files, "frames": found.frames}
     document |= {"records": found.records, "pieces": found.pieces}
+    document |= {"registry": done.registry, "registry_before": done.registry_before}
     talk.answer(
         document,
         f"realm {done.head.realm!r} as of {moment(done.head.made_us)} is in {done.root}, registry {done.state.version}",
         f"{talk.counted(found.frames, 'frame')}, {talk.counted(found.records, 'ledger record')} and "
         f"{talk.counted(found.pieces, 'piece')} verified",
     )
+    if done.registry_before is not None and not talk.given.json:
+        now = done.registry or f"in {done.root}"
+        talk.note(f"the registry was at {done.registry_before} and is now {now}: other machines must be told")

@@ -8,7 +8,7 @@ import os
 import shutil
 import tarfile
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Final, cast
 
@@ -21,6 +21,8 @@ from sealcast.trust.backups.moment import BackupMoment, BackupPart, MomentPassed
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.layout import Layout, read_mark
 from sealcast.trust.realm.state import RealmState
+from sealcast.trust.storage import address, copying
+from sealcast.trust.storage.address import Server
 
 #: Moments that are tried, where something is removed while it is copied.
 _TRIES: Final = 5
@@ -46,15 +48,13 @@ class Restored:
     files: int
     state: RealmState
     whole: WholeFiles
+    #: Where the registry was, and where it is now; None: in the realm's directory.
+    registry_before: str | None = None
+    registry: str | None = None
 
 
 def back_up(realm: OpenRealm, to: Path, public: bytes | None = None, by: str | None = None) -> Backup:
     """Writes one moment of the realm into a new file, sealed; whatever runs on it goes on meanwhile."""
-    if read_mark(realm.paths).registry is not None:
-        raise Misuse(
-            "the registry of this realm is on a server, and is no part of its directory",
-            hint="back up the server (pg_dump) after the directory; a registry that is older than ledgers is refused",
-        )
     if to.exists():
         raise Misuse(f"{to} exists already", hint="name a new file")
     if realm.paths.root.resolve() in to.resolve().parents:
@@ -69,7 +69,9 @@ def _write(realm: OpenRealm, to: Path, public: bytes | None, by: str | None) -> 
     partial = to.with_name(f".{to.name}.partial")
     try:
         with scratch(realm.paths.root) as copies:
-            parts = BackupMoment(realm.paths.root, Path(copies)).take()
+            where = read_mark(realm.paths).registry_address(realm.paths)
+            server = where if isinstance(where, Server) else None
+            parts = BackupMoment(realm.paths.root, Path(copies), server).take()
             with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, files.FILE_MODE), "wb") as file:
                 version = realm.registry.version()
                 made = BackupWriter(file, realm.name, realm.id, realm.clock(), version, public, by)
@@ -131,9 +133,14 @@ class _Hashed(io.RawIOBase):
 # --- restoring ----------------------------------------------------------------------------------------------
 
 
-def restore(source: Path, directory: Path, key: Path | None = None) -> Restored:
+def restore(source: Path, directory: Path, key: Path | None = None, registry: str | None = None) -> Restored:
     """Makes a realm of a backup in a directory that is empty or does not exist. It is there, whole and verified, or it
-    is not there at all."""
+    is not there at all.
+
+    Its registry is a file in that directory, wherever it was before; or it is put into a database without one, by the
+    URL `registry`. The database that it was in is not looked at: it may be gone, or be ahead of the backup.
+    """
+    where = registry and address.written(registry)
     root = directory.absolute()
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise Misuse(f"{root} exists and is not empty", hint="name a new directory")
@@ -144,7 +151,10 @@ def restore(source: Path, directory: Path, key: Path | None = None) -> Restored:
         with source.open("rb") as file:
             reader = BackupReader(file, source, key)
             count = _unpack(reader, partial, source)
-        state, found = _verified(partial, reader.head)
+        before = _detach(Layout(partial), reader.head)
+        state, found = _verified(partial)
+        if where:
+            _attach(Layout(partial), where, state)
         if root.exists():
             root.rmdir()
         os.rename(partial, root)
@@ -152,7 +162,7 @@ def restore(source: Path, directory: Path, key: Path | None = None) -> Restored:
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    return Restored(root, reader.head, count, state, found)
+    return Restored(root, reader.head, count, state, found, before, where)
 
 
 def _unpack(reader: BackupReader, root: Path, source: Path) -> int:
@@ -192,10 +202,31 @@ def _put(path: Path, content: IO[bytes]) -> str:
     return hashed.digest.hexdigest()
 
 
-def _verified(root: Path, head: BackupHead) -> tuple[RealmState, WholeFiles]:
-    """Reads everything: the registry from its first change, logs, ledgers, and the pieces that they name."""
-    if read_mark(Layout(root)).id != head.id:
+def _detach(paths: Layout, head: BackupHead) -> str | None:
+    """Lets the realm use the copy of its registry, and none that is on a server; where it was before."""
+    mark = read_mark(paths)
+    if mark.id != head.id:
         raise Corrupt(f"the backup says that it is of realm {head.realm!r}, and it is of another")
+    if mark.registry is not None:
+        files.replace_file(paths.mark, replace(mark, registry=None).to_bytes())
+    return mark.registry
+
+
+def _attach(paths: Layout, registry: str, state: RealmState) -> None:
+    """Moves the verified registry into a database that has none, and reads it from there once more."""
+    mark = replace(read_mark(paths), registry=registry)
+    copying.copy(paths.registry, mark.registry_address(paths))
+    files.replace_file(paths.mark, mark.to_bytes())
+    for part in ("", "-wal", "-shm"):
+        paths.registry.with_name(paths.registry.name + part).unlink(missing_ok=True)
+    # A snapshot of the file would stand for the rows that are to be read.
+    shutil.rmtree(paths.root / "snapshots", ignore_errors=True)
+    if OpenRealm(paths.root).state() != state:
+        raise Corrupt(f"the registry in {registry} is not the one that was in the backup", hint="name a new database")
+
+
+def _verified(root: Path) -> tuple[RealmState, WholeFiles]:
+    """Reads everything: the registry from its first change, logs, ledgers, and the pieces that they name."""
     for log in sorted({path.parent for path in root.rglob("*.seg")}):
         EmbeddedLog(log).close()  # finds its end, and notes it: where it was is not part of a backup
     realm = OpenRealm(root)

@@ -9,6 +9,8 @@
 What a log has up to a mark never changes. So logs are held for as long as their marks are read, and copied afterwards.
 A piece or a segment that is gone by then was replaced or dropped: then the moment has passed, and the next is taken.
 
+A registry on a server is copied into a file, which has the name that a registry has in a realm's directory.
+
 Left out is what is made again by itself: Spark's checkpoints, compiled tables, snapshots of the registry, locks.
 """
 
@@ -28,6 +30,9 @@ from sealcast.log.frontier import NAME as FRONTIER
 from sealcast.log.frontier import Frontier
 from sealcast.log.layout import Mark
 from sealcast.log.segment import list_segments, path_of
+from sealcast.trust.layout import Layout
+from sealcast.trust.storage import copying
+from sealcast.trust.storage.address import Server
 
 _MADE_AGAIN: Final = frozenset({"checkpoint", "tables", "snapshots"})
 _SQLITE: Final = ".sqlite"
@@ -55,9 +60,9 @@ class MomentPassed(Unavailable):
 class BackupMoment:
     """One moment of the realm in a directory."""
 
-    def __init__(self, root: Path, scratch: Path) -> None:
-        """Copies of databases are put into `scratch`."""
-        self._root, self._scratch = root, scratch
+    def __init__(self, root: Path, scratch: Path, registry: Server | None = None) -> None:
+        """Copies of databases are put into `scratch`, also of a `registry` that is on a server."""
+        self._root, self._scratch, self._registry = root, scratch, registry
         self.parts: list[BackupPart] = []
 
     def take(self) -> list[BackupPart]:
@@ -74,7 +79,10 @@ class BackupMoment:
         self._copy(early)  # (1)
         marks = _marks(logs)  # (2)
         for database in sorted(path for path in _files(self._root) if path.suffix == _SQLITE):  # (3)
-            self._copy_database(database)
+            if self._registry is None or database != Layout(self._root).registry:
+                self._copy_database(database)
+        if self._registry is not None:
+            self._copy_server(self._registry)
         self._copy(late)  # (4)
         for log, mark in marks.items():
             self._add_log(log, mark)
@@ -110,6 +118,11 @@ class BackupMoment:
                 f"{path} cannot be copied: {error}", hint="see what is wrong: sealcast registry show"
             ) from None
         self.parts.append(BackupPart(self._name(path), kept))
+
+    def _copy_server(self, registry: Server) -> None:
+        kept = self._scratch / str(len(self.parts))
+        copying.copy(registry, kept)
+        self.parts.append(BackupPart(self._name(Layout(self._root).registry), kept))
 
     def _add_log(self, log: Path, mark: Mark | None) -> None:
         if mark is None:
