@@ -76,6 +76,7 @@ HEAVY = (
     "log/test_carrier_access.py",
     "log/test_carrier_lies.py",
     "log/test_conformance.py",
+    "log/test_kafka_away.py",
     "lifecycle/",
     "log/test_damage.py",
     "mqtt/",

@@ -79,15 +79,7 @@ def test_other_protections_over_kafka(
 
 @pytest.mark.soak
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize(
-    "over",
-    [
-        pytest.param(
-            "kafka", marks=pytest.mark.xfail(reason="the pipeline did not go on by itself: ADR 56", strict=False)
-        ),
-        "nats",
-    ],
-)
+@pytest.mark.parametrize("over", OVER)
 def test_a_carrier_killed_while_events_pass(
     over: str, request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession
 ) -> None:

@@ -226,8 +226,7 @@ def test_what_a_killed_driver_left_running_commits_and_removes_nothing_more(fiel
         assert batches(field.paths.ledger) == 0, "its pieces are collected, so it must not name them"
         successor = StreamPieces((name,), steps.terms(name, second))
         staged = steps.stage(name, successor)
-        with pytest.raises(Locked, match="has taken over"):
-            orphan.abort([], 0)
+        orphan.abort([], 0)  # says nothing, or Spark would not say why the commit was refused
         successor.commit([*staged], 0)
     _compare(field)
 

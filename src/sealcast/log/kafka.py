@@ -136,6 +136,12 @@ class KafkaCarrier(Closing, Unpicklable):
                 self._producer = self.producer()
             return self._producer
 
+    def let_go(self, producer: Producer) -> None:
+        """Has the next one who appends make a new producer; this one goes when nobody waits for it any more."""
+        with self._guard:
+            if self._producer is producer:
+                self._producer = None
+
     def asker(self) -> Consumer:
         """One that reads nothing: on the connection of one that does, an answer waits for what is being fetched."""
         self.here()

@@ -22,8 +22,8 @@ _HEADER: Final = "sealcast"
 #: Messages that are taken out of librdkafka's queue at a time.
 _AT_ONCE: Final = 1_024
 _POLL_S: Final = 0.5
-#: A server that has just started knows no topic for a moment.
-_UNKNOWN_S: Final = 10.0
+#: librdkafka reports what became of a record within the carrier's patience, and a little later when it is busy.
+_REPORT_S: Final = 10.0
 _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 _NOT_THERE: Final = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})
 
@@ -115,12 +115,8 @@ class KafkaPartition(Closing, Unpicklable):
         found: KafkaError = error.args[0]
         if found.code() in _NOT_THERE:
             raise Corrupt(f"{self.shown} has no record where it had one", hint="retention or a lost replica removed it")
-        trouble = self._carrier.trouble(error, self._name)
-        if isinstance(trouble, NotFound):
-            end -= max(0.0, self._carrier.patience_s - _UNKNOWN_S)
-        elif isinstance(trouble, Misuse):
-            raise trouble from None
-        if time.monotonic() >= end:
+        trouble = self._trouble(error)
+        if isinstance(trouble, Misuse) or time.monotonic() >= end:
             raise trouble from None
         time.sleep(0.1)
 
@@ -130,7 +126,13 @@ class KafkaPartition(Closing, Unpicklable):
     # --- writing ---------------------------------------------------------------------------------
 
     def append(self, records: Sequence[tuple[bytes, bytes]]) -> list[int]:
-        return self._produce(self._carrier.shared_producer(), records)
+        producer = self._carrier.shared_producer()
+        try:
+            return self._produce(producer, records)
+        except CarrierAway:
+            # A producer whose count of records and Kafka's differ, as after Kafka was killed, takes no record any more.
+            self._carrier.let_go(producer)
+            raise
 
     def become_writer(self) -> None:
         with self._guard:
@@ -143,7 +145,7 @@ class KafkaPartition(Closing, Unpicklable):
             try:
                 producer.init_transactions(self._carrier.patience_s)
             except KafkaException as error:
-                raise self._carrier.trouble(error, self._name) from None
+                raise self._trouble(error) from None
             self._alone = producer
 
     def append_alone(self, records: Sequence[tuple[bytes, bytes]]) -> list[int]:
@@ -157,9 +159,7 @@ class KafkaPartition(Closing, Unpicklable):
                 self._await(positions[-1] + 1)
             except KafkaException as error:
                 self._alone = None
-                if error.args[0].code() in _FENCED:
-                    raise Locked(f"{self.shown} has another writer since: nothing was appended") from None
-                raise self._carrier.trouble(error, self._name) from None
+                raise self._trouble(error) from None
             except BaseException:
                 self._alone = None
                 raise
@@ -182,6 +182,7 @@ class KafkaPartition(Closing, Unpicklable):
             else:
                 positions[at] = _position(message)
 
+        end = time.monotonic() + self._carrier.patience_s + _REPORT_S
         for at, (head, data) in enumerate(records):
             while True:
                 try:
@@ -196,24 +197,37 @@ class KafkaPartition(Closing, Unpicklable):
                 except BufferError:
                     producer.poll(_POLL_S)
                 except KafkaException as error:
-                    raise self._refused(error) from None
+                    raise self._trouble(error) from None
+                self._check_patience(end)
         while len(positions) + len(failed) < len(records):
             producer.poll(_POLL_S)
+            self._check_patience(end)
         if failed:
-            raise self._refused(KafkaException(failed[0]))
+            raise self._trouble(KafkaException(failed[0]))
         return [positions[at] for at in range(len(records))]
 
-    def _refused(self, error: KafkaException) -> SealcastError:
+    def _check_patience(self, end: float) -> None:
+        if time.monotonic() >= end:
+            raise CarrierAway(f"{self.shown} does not say what became of records", hint="is Kafka reachable?")
+
+    def _trouble(self, error: KafkaException) -> SealcastError:
+        """Our error for one of Kafka's. That there is no such topic proves nothing here: librdkafka says so of a Kafka
+        that is away, and so does one that has just started. Whoever opens a partition has its topic from the
+        registry."""
         if error.args[0].code() in _FENCED:
             return Locked(f"{self.shown} has another writer since: nothing was appended")
-        return self._carrier.trouble(error, self._name)
+        trouble = self._carrier.trouble(error, self._name)
+        if isinstance(trouble, NotFound):
+            hint = "is Kafka running and reachable? if it is, somebody removed the topic"
+            return CarrierAway(f"{self.shown} cannot be found at the moment", hint=hint)
+        return trouble
 
     def drop(self, before: int) -> None:
         place = self._place(before)
         try:
             self._carrier.admin().delete_records([place], request_timeout=self._carrier.patience_s)[place].result()
         except KafkaException as error:
-            raise self._carrier.trouble(error, self._name) from None
+            raise self._trouble(error) from None
 
     def close(self) -> None:
         with self._guard:

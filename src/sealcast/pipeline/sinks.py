@@ -17,6 +17,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -34,7 +35,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from sealcast.broker.columns import COUNTED, PIECES, PINNED, PLACES, REFERRED, counts_in
-from sealcast.errors import Bug, Corrupt, Misuse
+from sealcast.errors import Bug, Corrupt, Misuse, Unavailable
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.offsets import PinnedOffset
 from sealcast.protections.steps import OpenStep, StepName, names_from
@@ -121,10 +122,12 @@ class _Pieces:
                 step.note_suspended(entry, sum((part.suspended for part in parts), Counter()))
 
     def _discard(self) -> None:
-        """What the failed batch has staged so far. What its tasks may still stage is collected at the next start."""
+        """What the failed batch has staged so far. What its tasks may still stage is collected at the next start, and so
+        is what cannot be removed now: why the batch failed, Spark would not say any more if this failed, too."""
         now = time.time_ns() // 1000
         for name in self._names.values():
-            name.open().collect_garbage(now, self._terms.get(name.broker))
+            with suppress(Unavailable):
+                name.open().collect_garbage(now, self._terms.get(name.broker))
 
 
 class StreamPieces(_Pieces, DataSourceStreamArrowWriter):
