@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import psutil
-
 from sealcast.bench.standalone import Standalone
 from sealcast.trust.vault import unlock
 
@@ -61,16 +59,3 @@ def sealcast(*arguments: str, more: Mapping[str, str] | None = None) -> dict[str
     assert done.returncode == 0, done.stderr.decode(errors="replace")[-3_000:]
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
-
-
-def executors(cluster: Standalone) -> list[psutil.Process]:
-    workers = [process for name, process in cluster.processes.items() if name != "master" and process.poll() is None]
-    below = [each for worker in workers for each in psutil.Process(worker.pid).children(recursive=True)]
-    return [each for each in below if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline())]
-
-
-def tasks_began(cluster: Standalone) -> bool:
-    """Whether the newest application has run a task on an executor."""
-    newest = max((path for work in cluster.work for path in work.glob("app-*")), default=None, key=lambda p: p.name)
-    logs = [] if newest is None else [log for work in cluster.work for log in work.glob(f"{newest.name}/*/stderr")]
-    return any("Running task" in log.read_text(errors="replace") for log in logs)
