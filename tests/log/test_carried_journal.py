@@ -209,7 +209,7 @@ def test_a_broker_that_was_taken_over_commits_nothing(carried: Realm, tmp_path: 
         assert old.commit(_next(old), before)
         since = held.enter_context(new.exclusive())
         for stale in (old, helper):
-            with pytest.raises(Locked, match="another"):
+            with pytest.raises(Locked, match=f"another run has taken over .* with term {since} .* term {before}"):
                 stale.commit(_next(new), before)
         assert new.commit(_next(new), since)
         with pytest.raises(Locked):

@@ -79,7 +79,15 @@ def test_other_protections_over_kafka(
 
 @pytest.mark.soak
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("over", OVER)
+@pytest.mark.parametrize(
+    "over",
+    [
+        pytest.param(
+            "kafka", marks=pytest.mark.xfail(reason="what a publisher repeats after 30 s is doubled", strict=False)
+        ),
+        "nats",
+    ],
+)
 def test_a_carrier_killed_while_events_pass(
     over: str, request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession
 ) -> None:

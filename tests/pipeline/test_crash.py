@@ -221,7 +221,7 @@ def test_what_a_killed_driver_left_running_commits_and_removes_nothing_more(fiel
         staged = steps.stage(name, orphan)
     with name.open().ledger.exclusive() as second:
         name.open().prepare()
-        with pytest.raises(Locked, match="has taken over"):
+        with pytest.raises(Locked, match=f"process {os.getpid()} has taken over .* with term {second} .* {first}"):
             orphan.commit([*staged], 0)
         assert batches(field.paths.ledger) == 0, "its pieces are collected, so it must not name them"
         successor = StreamPieces((name,), steps.terms(name, second))

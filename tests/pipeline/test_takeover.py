@@ -53,6 +53,7 @@ def test_a_run_that_hangs_at_a_commit_and_comes_back_commits_nothing(tmp_path: P
             process.resume()
         if fenced:
             assert old.wait(PATIENCE) == 1, old.told()[-3_000:]
+            assert f"process {new.pid} has taken over" in old.told() and "Traceback" not in old.told()
         else:
             old.wait_until(lambda: batches(field.paths.ledger) > 1, PATIENCE)
         new.communicate("")

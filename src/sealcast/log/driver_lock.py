@@ -17,6 +17,8 @@ from typing import Final
 from sealcast.errors import Locked
 from sealcast.log import files
 
+#: What whoever was taken over from is told.
+TAKEN_OVER: Final = "nothing is lost: the other run goes on where the ledger ends; to wait for a turn, use --standby"
 _DRIVER_LOCK: Final = "driver.lock"
 _HOLDER_BYTES: Final = 64
 
@@ -48,7 +50,9 @@ def check_term(directory: Path, term: str) -> None:
         holder, current = _holder(path.read_bytes())
     if current != term:
         raise Locked(
-            f"process {holder} has taken over {directory.parent} since this pipeline began; it commits nothing more"
+            f"process {holder} has taken over {directory.parent} with term {current} since this run began with term "
+            f"{term}, which commits nothing more",
+            hint=TAKEN_OVER,
         )
 
 

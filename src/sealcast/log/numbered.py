@@ -25,6 +25,7 @@ from sealcast.errors import Corrupt, Locked
 from sealcast.log.carried import FENCE, NUMBERED, RecordHead
 from sealcast.log.carriers import CarrierPartition
 from sealcast.log.closing import Closing
+from sealcast.log.driver_lock import TAKEN_OVER
 from sealcast.log.layout import check_sizes, check_span
 from sealcast.log.port import Record
 from sealcast.log.segment import gone
@@ -81,8 +82,12 @@ class NumberedLog(Closing):
             self._writes = False
             self._partition.become_writer()
             # Read after it became the writer: no term begins now without ending that.
-            if self.term() != term:
-                raise Locked(f"{self.shown} has another writer since: another term has begun")
+            if (newest := self.term()) != term:
+                raise Locked(
+                    f"another run has taken over {self.shown} with term {_shown(newest)} since this one began with "
+                    f"term {_shown(term)}, which commits nothing more",
+                    hint=TAKEN_OVER,
+                )
             self._next = self.end()
             self._writes = True
 
@@ -255,3 +260,8 @@ class NumberedLog(Closing):
 
     def close(self) -> None:
         self._partition.close()
+
+
+def _shown(term: bytes) -> str:
+    """A term for a message. What a carrier has in its place may be anything."""
+    return term[:16].decode("ascii", "replace") if term[:16].isalnum() else f"of {len(term)} bytes"

@@ -122,8 +122,8 @@ class _Pieces:
                 step.note_suspended(entry, sum((part.suspended for part in parts), Counter()))
 
     def _discard(self) -> None:
-        """What the failed batch has staged so far. What its tasks may still stage is collected at the next start, and so
-        is what cannot be removed now: why the batch failed, Spark would not say any more if this failed, too."""
+        """What the failed batch has staged so far. What its tasks may still stage is collected at the next start. So is
+        what cannot be removed now: if this failed, too, Spark would not say any more why the batch did."""
         now = time.time_ns() // 1000
         for name in self._names.values():
             with suppress(Unavailable):
