@@ -79,21 +79,13 @@ def test_other_protections_over_kafka(
 
 @pytest.mark.soak
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize(
-    "over",
-    [
-        pytest.param(
-            "kafka", marks=pytest.mark.xfail(reason="what a publisher repeats after 30 s is doubled", strict=False)
-        ),
-        "nats",
-    ],
-)
+@pytest.mark.parametrize("over", OVER)
 def test_a_carrier_killed_while_events_pass(
     over: str, request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession
 ) -> None:
     """100,000 events, the pipeline running all the while, and the server that has frames, ledger and pieces killed -9
-    six times. A publisher repeats what was not acknowledged, and replay detection drops what was there all the same; a
-    batch that failed is run again: 0 lost, 0 doubled."""
+    six times. A publisher repeats what was not acknowledged, as the same frames, and replay detection drops what was
+    there all the same; a batch that failed is run again: 0 lost, 0 doubled."""
     server: CarrierServer = request.getfixturevalue(over)
     realm, frames, kills, each = a_realm(tmp_path, server), 200, 6, 500
     done = threading.Event()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,8 +21,10 @@ from sealcast.clients.intake import Given, taken
 from sealcast.clients.intake import admissible as admissible
 from sealcast.clients.lanes import Lane
 from sealcast.clients.lanes import partition_of as partition_of
+from sealcast.clients.unfinished import Made, Unfinished
 from sealcast.control.wallet import Held, Wallet
 from sealcast.errors import Busy, EventRejected, Misuse, Queued
+from sealcast.log.carriers import CarrierAway
 from sealcast.log.closing import Closing
 from sealcast.log.lane_log import Confirmation, LaneLog
 from sealcast.model.bounded import bounded
@@ -118,6 +120,8 @@ class Publisher(Closing):
         self._queued = 0
         #: The context of the trace that is published under now; empty where nobody traces.
         self._trace = b""
+        #: The call before, if a carrier did not answer it.
+        self._unfinished: Unfinished | None = None
         self._refresh()
 
     def _turn(self) -> threading.Lock:
@@ -164,6 +168,9 @@ class Publisher(Closing):
         Where they are in the topic's log. While a gateway cannot be reached, events wait on this machine, on disk: they
         have no place in the log yet, so there are fewer places. They are sent before any that come later (`flush`).
 
+        CarrierAway: a carrier did not answer, and may have the events all the same. Publish the same events again, with
+        this publisher: they go as the same frames, and are delivered once (`unfinished`).
+
         `readers` is a filter over entities, by `name`: of those whose filters match, only whom it is true of can open
         these events. A protection that cannot narrow that refuses it.
         """
@@ -193,15 +200,13 @@ class Publisher(Closing):
                     f"frames of topic {self.topic!r} cannot be sealed now and appended later: {lacks['spark-write']}",
                     hint="publish its events by sealcast.Publisher, or sealcast pub",
                 )
-            batches = _batches(self._all(events))
-            return [frame for batch in batches for _, (frame,) in self._frames(batch)]
+            return [frame for _, (frame,) in self._frames(self._all(events))]
 
     def frames_for_brokers(self, events: Given) -> list[tuple[str, bytes]]:
         """The frames that `publish` would append, each with the broker into whose log it belongs: for a carrier that
         brings them there, in this order. They are not in any log yet."""
         with self._publishing():
-            batches = _batches(self._all(events))
-            made = [frames for batch in batches for _, frames in self._frames(batch)]
+            made = [frames for _, frames in self._frames(self._all(events))]
             return [(lane.broker, frame) for frames in made for lane, frame in zip(self._lanes, frames, strict=True)]
 
     def flush(self) -> int:
@@ -334,14 +339,26 @@ class Publisher(Closing):
 
         predicate(readers)
 
-    def _append(self, batches: Iterable[CheckedBatch], readers: str = "") -> Positions:
+    def _append(self, batches: Sequence[CheckedBatch], readers: str = "") -> Positions:
         self._check_room()
         self._queued = 0
-        made = chain.from_iterable(self._frames(batch, readers) for batch in _batches(batches))
-        appended = map(self._appended, bounded(made, lambda each: sum(map(len, each[1])), BYTES_PER_APPEND))
-        return Positions(self.partition, chain.from_iterable(appended))
+        sealed_by = (self._held.token, *(lane.sealer for lane in self._lanes))
+        stale_after_s = self.realm.state().topic(self.topic).parameters.stale_after_s
+        before, self._unfinished = self._unfinished, None
+        if before is not None and not before.is_repeated(batches, readers, sealed_by, stale_after_s):
+            before = None
+        done, doubtful = ([*before.done], before.doubtful) if before is not None else ([], ())
+        made = chain(doubtful, self._frames(batches, readers, begin=len(done) + len(doubtful)))
+        for some in bounded(made, lambda each: sum(map(len, each[1])), BYTES_PER_APPEND):
+            try:
+                done += self._appended(some)
+            except CarrierAway:
+                since = time.monotonic() if before is None else before.since
+                self._unfinished = Unfinished(batches, readers, sealed_by, done, some, since)
+                raise
+        return Positions(self.partition, done)
 
-    def _appended(self, made: Sequence[tuple[int, tuple[bytes, ...]]]) -> Iterator[tuple[int, int]]:
+    def _appended(self, made: Sequence[Made]) -> Iterator[tuple[int, int]]:
         """Where they are now, by the first lane's log, the one that an event is named by: offset and count of each."""
         counts, frames = zip(*made, strict=True)
         offsets = [lane.append(own) for lane, own in zip(self._lanes, zip(*frames, strict=True), strict=True)]
@@ -350,16 +367,13 @@ class Publisher(Closing):
             return iter(())
         return zip(offsets[0], counts, strict=True)
 
-    def _frames(self, batch: CheckedBatch, readers: str = "") -> Iterator[tuple[int, tuple[bytes, ...]]]:
-        """Frames for neighbouring events: how many events, and a frame for each lane."""
-        for count, messages in self._way.messages(batch):
+    def _frames(self, checked: Iterable[CheckedBatch], readers: str = "", begin: int = 0) -> Iterator[Made]:
+        """Frames for neighbouring events, from the `begin`-th on: how many events, and a frame for each lane."""
+        messages = chain.from_iterable(map(self._way.messages, _batches(checked)))
+        for count, own in islice(messages, begin, None):
             now = time.time_ns() // 1000
-            yield (
-                count,
-                tuple(
-                    lane.sealing.seal_messages(messages[lane.broker], now, readers, self._trace) for lane in self._lanes
-                ),
-            )
+            sealed = (lane.sealing.seal_messages(own[lane.broker], now, readers, self._trace) for lane in self._lanes)
+            yield count, tuple(sealed)
 
 
 def _at(index: int, error: EventRejected) -> EventRejected:
