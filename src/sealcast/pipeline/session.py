@@ -36,7 +36,7 @@ _PREFIX: Final = "sealcast-spark-"
 _QUICK: Final = "-XX:TieredStopAtLevel=1"
 #: How long the JVM may take to end, and how long if it writes down its classes before.
 _SECONDS_TO_END: Final = 10.0
-_SECONDS_TO_KEEP_CLASSES: Final = 60.0
+_SECONDS_TO_KEEP_CLASSES: Final = 240.0
 
 _lock: Final = threading.Lock()
 _archives: Final = list[ClassArchive]()
