@@ -48,6 +48,11 @@ def test_how_a_realm_is_found(realm: Realm, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no realm here") as refusal:
         layout.find(None, {}, tmp_path)
     assert refusal.value.hint is not None and "sealcast init DIR" in refusal.value.hint
+    assert f"there is one in {realm.paths.root.name}: cd {realm.paths.root.name}" in refusal.value.hint
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NotFound, match="no realm here") as refusal:
+        layout.find(None, {}, tmp_path / "empty")
+    assert refusal.value.hint is not None and "there is one" not in refusal.value.hint
     with pytest.raises(NotFound, match="is no realm"):
         layout.find(tmp_path, {}, deep)
     realm.paths.mark.write_text('{"format": 1, "name":')

@@ -24,8 +24,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +40,8 @@ FORMAT: Final = 2
 _BEFORE_CERTIFICATES: Final = 1
 ENVIRONMENT: Final = "SEALCAST_REALM"
 _MARK: Final = "realm.json"
+#: Entries of a directory among which a realm is looked for, to name it in a hint.
+_LOOKED_AT: Final = 1_000
 #: Who is made with the realm.
 FIRST_BROKER: Final = "broker"
 FIRST_CENTER: Final = "center"
@@ -232,10 +237,19 @@ def find(
     found = around(here)
     if found is not None:
         return found
+    below = _below(here)
+    hint = f"make one (sealcast init DIR), or name it with --realm DIR or {ENVIRONMENT}"
     raise NotFound(
         f"no realm here: neither {here} nor a directory above it has a {_MARK}",
-        hint=f"make one (sealcast init DIR), or name it with --realm DIR or {ENVIRONMENT}",
+        hint=hint if below is None else f"there is one in {below.name}: cd {shlex.quote(below.name)}, or {hint}",
     )
+
+
+def _below(here: Path) -> Path | None:
+    """A realm in a directory of this one, which is where one stands after `sealcast init DIR`."""
+    with suppress(OSError), os.scandir(here) as entries:
+        return next((Path(entry) for entry in islice(entries, _LOOKED_AT) if Path(entry, _MARK).is_file()), None)
+    return None
 
 
 def around(start: Path) -> Layout | None:

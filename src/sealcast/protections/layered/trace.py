@@ -24,7 +24,7 @@ from sealcast.model.moments import moment
 from sealcast.model.rejection import Rejection
 from sealcast.protections.layered.audit import opener_of
 from sealcast.protections.layered.interests import LayeredInterests
-from sealcast.protections.witness.answer import Hop, TracedInterest, Verdict, WhyAnswer
+from sealcast.protections.witness.answer import Hop, TracedInterest, Verdict, WhyAnswer, origin_of
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.layer_keys import overlay_of
 from sealcast.wire import frame
@@ -47,16 +47,13 @@ class Seen(NamedTuple):
 def why(realm: Realm, topic: str, position: Position, subscriber: str) -> WhyAnswer:
     state = realm.state()
     state.entity(subscriber)
-    roots, each = state.brokers(), state.topic(topic).partitions
     answer = WhyAnswer(topic, position, subscriber)
     if subscriber not in state.overlay(topic).places:
         raise NotFound(
             f"{subscriber!r} stands nowhere in the overlay of {topic!r}: it subscribed to nothing there",
             hint=f"who does: sealcast overlay show {topic}",
         )
-    if position.partition >= each * len(roots):
-        raise NotFound(f"topic {topic!r} has partitions 0 to {each * len(roots) - 1}")
-    root = roots[position.partition // each]
+    root = origin_of(position, topic, state.brokers(), state.topic(topic).partitions)
     found = _admitted(realm.paths.topic(topic, root).root, position)
     if found is None:
         return answer.that(Verdict.WAITING, f"root {root!r} has not admitted it yet, or there is no such event")

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from sealcast.broker.gate import CHECK
+from sealcast.errors import NotFound
 from sealcast.filters.explain import ExplainedPart
 from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
 from sealcast.model.schema import Value, value_to_json
+
+
+def origin_of(event: Position, topic: str, brokers: Sequence[str], each: int) -> str:
+    """The broker that took an event in. Each has so many partitions of the topic, one broker's after another's."""
+    if event.partition >= each * len(brokers):
+        raise NotFound(
+            f"there is no event {event}: topic {topic!r} has partitions 0 to {each * len(brokers) - 1}",
+            hint="an event is partition/offset/row, as `sealcast pub` and `sealcast sub` print it",
+        )
+    return brokers[event.partition // each]
 
 
 class Verdict(StrEnum):

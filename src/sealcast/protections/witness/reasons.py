@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from sealcast.errors import NotFound
 from sealcast.model.event import Position
 from sealcast.overlay.routing import since
-from sealcast.protections.witness.answer import Hop, Verdict, WhyAnswer
+from sealcast.protections.witness.answer import Hop, Verdict, WhyAnswer, origin_of
 from sealcast.protections.witness.decided import BrokerDecisions
 from sealcast.trust.handles import BrokerRealm
 
@@ -36,10 +35,7 @@ class Reasons:
     def why(self, event: Position, subscriber: str) -> WhyAnswer:
         state = self._realm.state()
         state.entity(subscriber)
-        brokers, each = state.brokers(), state.topic(self._topic).partitions
-        if event.partition >= each * len(brokers):
-            raise NotFound(f"topic {self._topic!r} has partitions 0 to {each * len(brokers) - 1}")
-        origin = brokers[event.partition // each]
+        origin = origin_of(event, self._topic, state.brokers(), state.topic(self._topic).partitions)
         stayed = dict.fromkeys(stay.broker for stay in reversed(state.stays_of(self._topic, subscriber)))
         answers = [self._at(broker, origin, event, subscriber) for broker in stayed]
         found = max(answers, key=lambda answer: _TELLING.get(answer.verdict, 1))

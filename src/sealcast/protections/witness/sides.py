@@ -68,7 +68,8 @@ class Witness(ABC, Generic[P]):
                     "lag": {"total": sum(lag.values()), "subscribers": lag},
                 }
             head = ("topic", f"{topic} ({about.protection.name}) at {broker!r}{found.pop('place', '')}")
-            behind = ("lag", f"{sum(lag.values()):,} deliveries not acknowledged")
+            total = sum(lag.values())
+            behind = ("lag", f"{total:,} {'delivery' if total == 1 else 'deliveries'} not acknowledged")
             yield Facts(found, [head, *facts.failing_rows(found["failing"]), *self.rows(found), behind])
 
     def refusals(self, realm: BrokerRealm, topic: str) -> Iterator[Iterator[dict[str, Any]]]:
