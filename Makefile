@@ -7,6 +7,10 @@ BIN := .venv/bin
 READY := .venv/.ready
 WARM := .venv/.warm
 
+# Where Python was told to write no bytecode, each process of the tests would compile every test file again, asserts
+# rewritten: half of what collecting them takes.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help setup demo check test postgres install-postgres mosquitto install-mosquitto chromium install-chromium hosts mqtt-plugin softhsm install-softhsm kafka install-maven lint docs bench soak fuzz audit clean
 .DEFAULT_GOAL := help
 
@@ -59,10 +63,11 @@ light: $(READY)
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not soak and not heavy"
 
+# Twice as many processes as cores: many tests wait, for servers, for Java, and for time to pass.
 test: say-how-long postgres mosquitto softhsm kafka chromium hosts $(READY)
 	@$(MAKE) --no-print-directory -j 2 lint $(WARM)
 	@$(BIN)/python -m compileall -q src
-	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 # The tests start Spark some eighty times. A small demo first lets Java keep the classes that it loads
 # (src/sealcast/pipeline/class_archive.py), which saves five seconds of processor time at each start.
