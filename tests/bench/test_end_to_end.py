@@ -15,7 +15,7 @@ from sealcast.bench.report import BenchRow
 from sealcast.bench.suites import SUITES
 from sealcast.clients.intake import taken
 
-FLAT = tuple(text for filters in end_to_end_path._filters() for text in filters)
+FLAT = tuple(text for filters in end_to_end_path.filters_of_readers() for text in filters)
 ROW = BenchRow("row", 3.0, 2.0, "another", 1.5, "us", {"publish": 1.0, "open": 2.0}, {"publish": 2.0})
 
 
@@ -26,13 +26,13 @@ def physical(count: int) -> pa.RecordBatch:
 
 def test_a_delivery_is_a_row_of_the_plain_job() -> None:
     batch = physical(2_000)
-    rows = end_to_end_path._deliver(FLAT, batch, seal=False)
+    rows = end_to_end_path.deliver(FLAT, batch, seal=False)
     assert 1.5 < rows.num_rows / batch.num_rows < 2.5, "two readers an event, on average"
     symbols = batch.column("symbol").to_pylist()
     expected = {
         (symbol, volume, reader)
         for symbol, volume in zip(symbols, batch.column("volume").to_pylist(), strict=True)
-        for reader, filters in enumerate(end_to_end_path._filters())
+        for reader, filters in enumerate(end_to_end_path.filters_of_readers())
         if volume >= 100 and any(text.startswith(f"symbol = '{symbol}' ") for text in filters)
     }
     found = zip(*(rows.column(name).to_pylist() for name in ("symbol", "volume", "reader")), strict=True)
@@ -41,7 +41,7 @@ def test_a_delivery_is_a_row_of_the_plain_job() -> None:
 
 def test_sealed_rows_are_as_many_and_longer() -> None:
     batch = physical(500)
-    plain, sealed = (end_to_end_path._deliver(FLAT, batch, seal=seal) for seal in (False, True))
+    plain, sealed = (end_to_end_path.deliver(FLAT, batch, seal=seal) for seal in (False, True))
     assert plain.drop_columns(["payload"]).equals(sealed.drop_columns(["payload"]))
     sizes = [np.array([len(each) for each in rows.column("payload").to_pylist()]) for rows in (plain, sealed)]
     assert (sizes[1] == sizes[0] + 16).all()

@@ -62,7 +62,7 @@ def rows(count: int = EVENTS, warm: int = WARM_EVENTS) -> Iterator[BenchRow]:
     """CPU microseconds per event, and how many times the reference."""
     spark = session(app_name="sealcast bench", driver_memory="2g", clients=False)
     warming, table = events(warm), events(count)
-    texts = _filters()
+    texts = filters_of_readers()
     with scratch.realm(2 << 30) as realm, scratch.directory(1 << 30) as files:
         ours, opened = _ours(spark, realm, texts, warming, table)
         plain, written = _plain(spark, files / "plain", texts, warming, table, seal=False)
@@ -79,7 +79,7 @@ def rows(count: int = EVENTS, warm: int = WARM_EVENTS) -> Iterator[BenchRow]:
         yield BenchRow(name, spent, reference, about, spent / reference, unit, mine, theirs)
 
 
-def _filters() -> list[list[str]]:
+def filters_of_readers() -> list[list[str]]:
     """Of each reader. A symbol is one in 500, and a reader asks for 50 of them."""
     random = np.random.default_rng(2)
     wanted = [random.choice(_SYMBOLS, FILTERS_EACH, replace=False).tolist() for _ in range(READERS)]
@@ -156,21 +156,21 @@ def _plain(
     given, out = files / "given", files / "out"
     given.mkdir(parents=True)
     flat = tuple(text for filters in texts for text in filters)
-    columns, parts = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items()), dict[str, float]()
+    columns, parts = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items()), dict[str, float]()
 
     def delivered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield _deliver(flat, batch, seal)
+            yield deliver(flat, batch, seal)
 
     rows = spark.readStream.schema(columns).parquet(str(given)).mapInArrow(delivered, f"{columns}, reader INT")
     writer = rows.writeStream.format("parquet").option("checkpointLocation", str(files / "checkpoint"))
     query = writer.start(str(out))
     try:
-        _write(given, "warming", warming)
+        write(given, "warming", warming)
         query.processAllAvailable()
         before = _written(out)
         with _measured(parts, "publish"):
-            _write(given, "table", table)
+            write(given, "table", table)
         with _measured(parts, "driver"):
             query.processAllAvailable()
         return parts, _written(out) - before
@@ -179,10 +179,10 @@ def _plain(
 
 
 #: As Spark reads them: physical columns, and the payload.
-_COLUMNS: Final = {"symbol": "STRING", "price": "BIGINT", "volume": "BIGINT", "at": "BIGINT", "payload": "BINARY"}
+COLUMNS: Final = {"symbol": "STRING", "price": "BIGINT", "volume": "BIGINT", "at": "BIGINT", "payload": "BINARY"}
 
 
-def _write(directory: Path, name: str, table: pa.Table) -> None:
+def write(directory: Path, name: str, table: pa.Table) -> None:
     """Checks and converts events as a publisher does, and writes them for Spark to find, in several files."""
     at = 0
     for number, (count, batch, _) in enumerate(taken(SCHEMA, table)):
@@ -200,7 +200,7 @@ def _written(out: Path) -> int:
     return sum(pq.read_metadata(path).num_rows for path in out.glob("*.parquet"))
 
 
-def _deliver(texts: tuple[str, ...], batch: pa.RecordBatch, seal: bool) -> pa.RecordBatch:
+def deliver(texts: tuple[str, ...], batch: pa.RecordBatch, seal: bool) -> pa.RecordBatch:
     """A row for each delivery."""
     found, wanted = _index(texts).pairs(batch)
     deliveries = batch.take(pa.array(found))

@@ -28,12 +28,15 @@ SUITES: Final[dict[str, tuple[str, ...]]] = {
     "ease": ("ease", "ease_console"),
     "network": ("network_clients", "network_fan_out", "network_latency"),
     "scale": ("scale",),
+    "cluster": ("cluster_kafka", "cluster_workers"),
     "searchable": ("searchable_prefilter", "searchable_match", "searchable_mqtt"),
 }
 
 
 #: Those that know smaller sizes, for a first look.
-QUICK: Final = frozenset({"ease", "ease_console", "end_to_end_subscriptions", "scale", *SUITES["network"]})
+QUICK: Final = frozenset(
+    {"ease", "ease_console", "end_to_end_subscriptions", "scale", *SUITES["network"], *SUITES["cluster"]}
+)
 
 
 def rows(suite: str, *, quick: bool = False) -> Iterator[BenchRow]:

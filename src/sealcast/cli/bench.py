@@ -21,8 +21,8 @@ def bench(
     suite: Annotated[
         str | None,
         typer.Argument(
-            help="kernels, pipeline, groupkeys, admit, layered, attribute, network, searchable, ease, end-to-end; "
-            "all of them unless one is named."
+            help="kernels, pipeline, groupkeys, admit, layered, attribute, network, searchable, ease, end-to-end, "
+            "scale, cluster; all of them unless one is named."
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, where a row knows some.")] = False,
