@@ -41,6 +41,9 @@ def forget(
     to the newest. Readers who had not read them are told how many they missed. What cannot be taken back is named: what
     readers have copied, backups, and keys that brokers keep for good unless the topic says `--past-keys forgotten`.
 
+    On layered topics nobody can seal anything again: events are taken out at every broker on their way, and what stays
+    is left as it is. On attribute topics nobody knows where all copies are, and the command refuses.
+
     Stop the pipeline first, and let it take what waits (`sealcast run --once`).
     """
     from sealcast.lab.forgetting import Forgotten, preview
@@ -99,4 +102,5 @@ def _attack(done: Forgetting) -> list[str]:
     if bad:
         return [f"attack: keys of {name!r} from before still open {count:,} events" for name, count in bad.items()]
     tried = f"of {', '.join(opened)}" if opened else "at all (none is here)"
-    return [f"attack: no key {tried} from before opens anything that lies here"]
+    stays = done.ids is not None and not done.wanted.is_everything
+    return [f"attack: no key {tried} from before opens anything {'of it ' if stays else ''}that lies here"]

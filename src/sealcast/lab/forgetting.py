@@ -7,6 +7,9 @@
     keys      the registry says that nobody needs the epochs before; centers and brokers destroy what opens them
     attack    every key that was on this disk before tries everything that lies there now
 
+Where no broker can seal anything again, events are taken out of the pieces instead, and what stays is left as it is
+(`taking_out`): then the attack is on what was forgotten, by the ids of its events.
+
 What is exact, and what is rounded up: a publisher's events are taken out one by one. A span of time is rounded to whole
 batches, by when they were committed. Frames go to the end of the log. Keys go by whole epochs, which is why all that is
 to stay is sealed again first.
@@ -21,6 +24,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sealcast.errors import Misuse, NotFound, Rejected, Unavailable
+from sealcast.lab import taking_out
 from sealcast.lab.theft.loot import Loot, steal
 from sealcast.lab.theft.reads import Reads
 from sealcast.lab.theft.tries import Tries
@@ -36,6 +40,7 @@ from sealcast.trust.admin import topics
 from sealcast.trust.admin.compromise import center_keys
 from sealcast.trust.admin.deletion import Lasting, lasting, refuse_carried
 from sealcast.trust.admin.maintenance import forget_epochs
+from sealcast.trust.admin.overlays import forget_layer_keys
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.receiving import ReceivingKeys
 from sealcast.trust.keys.topic_keys import TopicKeys
@@ -58,6 +63,10 @@ class Forgotten:
         return self.from_us <= time_us and (self.until_us is None or time_us < self.until_us)
 
     @property
+    def is_everything(self) -> bool:
+        return not self.publisher and not self.from_us and self.until_us is None
+
+    @property
     def why(self) -> str:
         return f"events of {self.publisher} were forgotten" if self.publisher else "its events were forgotten"
 
@@ -77,6 +86,8 @@ class Forgetting:
     #: The first epoch whose keys are kept.
     epoch: int = 0
     version: int | None = None
+    #: Where events are taken out of pieces: their ids. Else everything of earlier epochs is gone or sealed again.
+    ids: frozenset[bytes] | None = None
     #: What all keys from before open now, by whose they were. Nothing, when it is over.
     attack: dict[str, Reads] = field(default_factory=dict)
     left: Lasting = field(default_factory=Lasting)
@@ -91,8 +102,12 @@ def preview(realm: Realm, wanted: Forgotten) -> Forgetting:
     """What `forget` would do, without doing any of it."""
     about = _check(realm, wanted)
     found = Forgetting(wanted, epoch=about.epoch + 1, left=lasting(realm, realm.state(), wanted.topic))
+    if taking_out.takes_out(about):
+        ids, found.batches = taking_out.chosen(realm, wanted)
+        found.ids = frozenset(ids)
+        found.deliveries = taking_out.take_out(realm, wanted.topic, ids, wanted.why, dry_run=True).deliveries
     for step in _steps(realm, wanted.topic):
-        for record in _records(step, wanted):
+        for record in _records(step, wanted) if found.ids is None else ():
             count = _deliveries(step, record, wanted.publisher)
             found.batches += count > 0 or not wanted.publisher
             found.deliveries += count
@@ -109,11 +124,15 @@ def forget(realm: Realm, wanted: Forgotten) -> Forgetting:
     topics.announce_receiving_keys(realm)
     found.epoch = realm.rotate(name).epoch
     found.resealed = found.kept = found.frames = 0
+    if found.ids is not None:
+        taking_out.take_out(realm, name, set(found.ids), wanted.why)
     for step in _steps(realm, name):
-        _take_out(step, wanted, found)
+        if found.ids is None:
+            _take_out(step, wanted, found)
         found.frames += _drop_frames(realm, step)
     _forget_keys(realm, name, found)
-    found.attack = {loot.name: Tries(realm, loot).reads(name) for loot in thieves}
+    only = None if wanted.is_everything else found.ids
+    found.attack = {loot.name: Tries(realm, loot, only).reads(name) for loot in thieves}
     found.left = replace(lasting(realm, realm.state(), name), center_until_us=_given_until(realm, name))
     return found
 
@@ -127,13 +146,14 @@ def _check(realm: Realm, wanted: Forgotten) -> Topic:
     refuse_carried(state, wanted.topic)
     if wanted.publisher:
         state.entity(wanted.publisher)
-    if about.protection.peers or about.protection.overlay:
-        where = "with its publishers and readers" if about.protection.peers else "at every broker of its tree"
+    if about.protection.peers:
         raise Misuse(
-            f"events of topic {wanted.topic!r} lie {where}, sealed so that no broker can seal them again: a part of "
-            "them cannot be forgotten",
-            hint=f"forget all of it: sealcast topic delete {wanted.topic}",
+            f"events of topic {wanted.topic!r} lie with its publishers and readers, and with peers that passed them "
+            "on: nobody can see to it that all of them forget",
+            hint=f"end the topic: sealcast topic delete {wanted.topic}",
         )
+    if taking_out.takes_out(about):
+        taking_out.check(realm, wanted.topic)
     for broker in state.serving(wanted.topic):
         if not realm.paths.broker_key_of(broker).exists():
             raise Misuse(
@@ -241,6 +261,7 @@ def _forget_keys(realm: Realm, topic: str, found: Forgetting) -> None:
     state = realm.registry.transact(lambda _: [ForgetEpochs(topic, found.epoch)])
     found.version = state.version
     forget_epochs(realm)
+    forget_layer_keys(realm, [topic])
     for broker in state.serving(topic):
         keys = ReceivingKeys(realm.paths.broker_key_of(broker), broker)
         keys.forget(state, topic, before=found.epoch)
@@ -263,8 +284,8 @@ def _thieves(realm: Realm, topic: str) -> Iterator[Loot]:
     """All keys of the topic that are on this disk, by whose they are."""
     state = realm.state()
     readers = state.slots_of(topic)
-    who = [*state.serving(topic), state.topic(topic).center, *readers]
-    who += [name for _, name in state.topic_state(topic).pair_keys]
+    who = [*state.serving(topic), state.topic(topic).center, *readers, *state.overlay(topic).parents]
+    who += [name for _, name in (*state.topic_state(topic).pair_keys, *state.topic_state(topic).layer_keys)]
     for name in dict.fromkeys(who):
         with suppress(NotFound, Unavailable):  # not here, or under a lock that is not at hand
             yield _held(steal(realm, name, tokens=False), state.topic(topic).epoch, topic)

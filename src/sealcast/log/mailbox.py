@@ -55,6 +55,9 @@ class Recipient(Protocol[P_contra]):
     def name(self) -> str: ...
     @property
     def slot(self) -> int: ...
+    @property
+    def noted(self) -> int:
+        """Its number in notes on deliveries that were removed (`Resealed.withdrawn`)."""
 
     #: Whether pieces cover frames by the very offsets that positions have: then an event is found by its offset.
     by_offset: ClassVar[bool]
@@ -77,6 +80,10 @@ class SlotRecipient:
     slot: int
     by_offset: ClassVar[bool] = True
 
+    @property
+    def noted(self) -> int:
+        return self.slot
+
     def concerns(self, ref: PieceRef) -> bool:
         return ref.concerns(self.slot)
 
@@ -95,6 +102,8 @@ class NamedRecipient:
     name: str
     #: A broker that subscribes finds also what is only on its way through: that is not for its mailbox.
     routes: bool = False
+    #: Among the realm's entities, in the order in which they were enrolled.
+    noted: int = -1
     slot: ClassVar[int] = 0
     #: Brokers number the records of those above them.
     by_offset: ClassVar[bool] = False
@@ -118,6 +127,7 @@ class OwnRecipient:
 
     name: str
     slot: ClassVar[int] = 0
+    noted: ClassVar[int] = 0
     #: Pieces number arrivals, and positions are places in publishers' logs.
     by_offset: ClassVar[bool] = False
 
@@ -263,7 +273,7 @@ class Mailbox(Generic[P]):
             if committed.resealed is not None and committed.resealed.removal is not None:
                 # Of a record that was read in part, what comes after that part.
                 had = at.rank if (index, 0) == (at.entry, at.piece) else 0
-                self.missed[index] = max(0, committed.resealed.withdrawn_from(self.recipient.slot) - had)
+                self.missed[index] = max(0, committed.resealed.withdrawn_from(self.recipient.noted) - had)
             for number, ref in enumerate(committed.entry.pieces):
                 if (index, number) < (at.entry, at.piece) or not self.recipient.concerns(ref):
                     continue
@@ -447,10 +457,11 @@ def hop_mailbox(
     told: Callable[[Saved], None] | None = None,
     *,
     routes: bool = False,
+    noted: int = -1,
 ) -> Mailbox[HopPiece]:
     """A subscriber's mailbox at a broker of an overlay."""
-    reader = hop_reader(source, key=by)
-    return Mailbox(reader, NamedRecipient(name, routes), cursors or _beside(reader), told, owns_reader=True)
+    reader, recipient = hop_reader(source, key=by), NamedRecipient(name, routes, noted)
+    return Mailbox(reader, recipient, cursors or _beside(reader), told, owns_reader=True)
 
 
 def inbox_mailbox(directory: Path | str, name: str, by: JournalSigner | None = None) -> Mailbox[PeerPiece]:

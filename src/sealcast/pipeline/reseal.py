@@ -51,7 +51,7 @@ from sealcast.protections.endpoint.refs import PieceKeys
 from sealcast.protections.endpoint.seal import seal
 from sealcast.protections.endpoint.sealer import EndpointSealer, sealer_with
 from sealcast.protections.frame_steps import FramesStep
-from sealcast.protections.steps import StepName
+from sealcast.protections.steps import OpenStep, StepName
 from sealcast.protections.witness.places import Delivered
 from sealcast.trust.keys.topic_keys import TopicKeys
 from sealcast.trust.realm.changes import RotateTopic
@@ -323,7 +323,7 @@ def run(
     return done
 
 
-def remove_superseded(topic: FramesStep) -> int:
+def remove_superseded(topic: OpenStep) -> int:
     """Removes the pieces that lost their places, also those that a job before was killed before it removed; and what
     was replayed in earlier epochs, which its reader can ask for again."""
     gone = topic.ledger.superseded().intersection(topic.pieces.names())

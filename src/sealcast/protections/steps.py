@@ -15,13 +15,13 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -123,6 +123,38 @@ class Task:
     again: bool = False
     #: With this batch a generation of replay windows ends; one task tells all buckets.
     turned: bool = False
+
+
+class CutEvent(NamedTuple):
+    """An event in a piece, as far as whoever takes events out has to know it."""
+
+    #: The same wherever the event went.
+    id: bytes
+    publisher: str
+    #: Who finds it in a mailbox, each by its number in notes (`Resealed.withdrawn`).
+    delivered: tuple[int, ...]
+
+
+class CutPiece(NamedTuple):
+    """What is left of a piece without some of its events."""
+
+    data: bytes
+    events: int
+    deliveries: int
+    encryptions: int
+
+
+class CuttingStep(ABC):
+    """A step whose pieces have every event sealed by itself. Events can be taken out of them as they stand, by whoever
+    opens none of them."""
+
+    @abstractmethod
+    def events_in(self, data: bytes) -> Sequence[CutEvent]:
+        """The events of a piece, in order."""
+
+    @abstractmethod
+    def cut(self, data: bytes, gone: Collection[int], version: int) -> CutPiece:
+        """The piece without these events; the others are as they were."""
 
 
 class OpenStep(Unpicklable, ABC):

@@ -1,15 +1,23 @@
-"""A piece without its events: what takes the place of one whose events were removed, by retention or for good.
+"""A piece without its events, or some of them: what takes the place of one whose events were removed.
 
-It says which frames it accounts for, what was refused in them, and how many were admitted. It has no event, no key and
-nobody's name but those in refusals.
+It says which frames it accounts for, what was refused in them, and how many were admitted. What was removed has left no
+event, no key and nobody's name but those in refusals. Where every event is sealed by itself (hop pieces), the others
+stay as they are, byte by byte.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
+from sealcast.primitives.merkle import HASH_BYTES
+from sealcast.wire import typed
+from sealcast.wire.excerpts import frames_left
+from sealcast.wire.hops import HopPiece
+from sealcast.wire.notifications import parse_entries
 from sealcast.wire.sealed import SealedPiece
 
 _NONE: Final = np.empty(0, np.int64)
@@ -47,3 +55,44 @@ def emptied(piece: SealedPiece, version: int) -> SealedPiece:
         rejected=piece.rejected,
         counts={**piece.counts, **dict.fromkeys(_OF_EVENTS, 0)},
     )
+
+
+def without(piece: HopPiece, gone: Collection[int], version: int) -> HopPiece:
+    """The piece that is left of one when these of its events go, decided under a version of the registry."""
+    left = [event for event in range(len(piece)) if event not in gone]
+    number = {event: at for at, event in enumerate(left)}
+    spans = {name: [row for row in piece.rows_for(name) if piece.event_of(row) in number] for name in piece.recipients}
+    recipients = tuple(name for name in piece.recipients if spans[name])
+    rows = [row for name in recipients for row in spans[name]]
+    picked = np.asarray(left, np.int64)
+    frames, frame_index = frames_left(piece.frames, np.asarray(piece.frame_index, np.int64)[picked])
+    bodies, paths = [piece.body(event) for event in left], [piece.path(event) for event in left]
+    entries = [piece.entries_of(row) for row in rows]
+    return replace(
+        piece,
+        version=version,
+        frames=frames,
+        frame_index=frame_index,
+        row=np.asarray(piece.row)[picked],
+        generation=np.asarray(piece.generation)[picked],
+        ids=b"".join(map(piece.event_id, left)),
+        body_start=typed.starts(map(len, bodies)),
+        bodies=b"".join(bodies),
+        path_start=typed.starts(len(path) // HASH_BYTES for path in paths),
+        paths=b"".join(paths),
+        recipients=recipients,
+        recipient_start=typed.starts(len(spans[name]) for name in recipients),
+        row_event=np.asarray([number[piece.event_of(row)] for row in rows], np.int64),
+        entry_start=typed.starts(map(len, entries)),
+        entries=b"".join(entries),
+        counts={**piece.counts, **_delivered(piece, len(left), entries)},
+    )
+
+
+def _delivered(piece: HopPiece, events: int, entries: Collection[bytes]) -> dict[str, int]:
+    """What is counted of deliveries, again, where it was: a root counts none of what it takes in for itself."""
+    if not piece.counts.keys() & set(_OF_EVENTS):
+        return {}
+    parsed = [entry for row in entries for entry in parse_entries(row)]
+    final = sum(entry.final for entry in parsed)
+    return dict(zip(_OF_EVENTS, (events, final, len(parsed)), strict=True))

@@ -32,7 +32,7 @@ def of_sealed(piece: SealedPiece, slot: int, events: Sequence[int], uses: Sequen
     if not events:
         raise Misuse("an excerpt has at least one event")
     picked, through = np.asarray(events, np.int64), np.asarray(uses, np.int64)
-    frames, frame_index = _frames(piece.frames, np.asarray(piece.frame_index, np.int64)[picked])
+    frames, frame_index = frames_left(piece.frames, np.asarray(piece.frame_index, np.int64)[picked])
     rows = np.asarray(piece.row, np.int64)[picked]
     proofs = tuple(
         replace(proof, nodes=merkle.pruned(proof.nodes, proof.count, rows[frame_index == number].tolist()))
@@ -70,7 +70,7 @@ def of_hops(piece: HopPiece, recipient: str, rows: Sequence[int]) -> HopPiece:
         raise Misuse("an excerpt has at least one row")
     events = [piece.event_of(row) for row in rows]
     picked = np.asarray(events, np.int64)
-    frames, frame_index = _frames(piece.frames, np.asarray(piece.frame_index, np.int64)[picked])
+    frames, frame_index = frames_left(piece.frames, np.asarray(piece.frame_index, np.int64)[picked])
     bodies, paths = [piece.body(event) for event in events], [piece.path(event) for event in events]
     entries, count = [piece.entries_of(row) for row in rows], len(rows)
     return replace(
@@ -94,13 +94,13 @@ def of_hops(piece: HopPiece, recipient: str, rows: Sequence[int]) -> HopPiece:
     )
 
 
-# --- inside -------------------------------------------------------------------------------------
-
-
-def _frames(frames: Sequence[_Frame], index: Ints) -> tuple[tuple[_Frame, ...], Ints]:
+def frames_left(frames: Sequence[_Frame], index: Ints) -> tuple[tuple[_Frame, ...], Ints]:
     """The frames that are left, and which of them each event came in."""
     left, renumbered = np.unique(index, return_inverse=True)
     return tuple(frames[number] for number in left.tolist()), renumbered.astype(np.int64)
+
+
+# --- inside -------------------------------------------------------------------------------------
 
 
 def _given(piece: SealedPiece, slot: int) -> dict[str, Any]:

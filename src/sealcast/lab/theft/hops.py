@@ -11,7 +11,7 @@ No broker can seal any of this again, because none opens it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import reduce
 from itertools import chain
@@ -67,8 +67,16 @@ class _Position(NamedTuple):
 class LayerThief(Unpicklable):
     """One victim's agreement keys, at work on one topic."""
 
-    def __init__(self, realm: Realm, topic: str, identity: Identity, halves: Mapping[int, AgreementKey]) -> None:
-        self._realm, self._topic, self._name = realm, topic, identity.name
+    def __init__(
+        self,
+        realm: Realm,
+        topic: str,
+        identity: Identity,
+        halves: Mapping[int, AgreementKey],
+        only: Collection[bytes] | None = None,
+    ) -> None:
+        """On all events, or on those of these ids `only`."""
+        self._realm, self._topic, self._name, self._only = realm, topic, identity.name, only
         self._state = realm.state()
         self._about = self._state.topic(topic)
         self._keyring = _Taken(realm, identity, halves)
@@ -79,13 +87,12 @@ class LayerThief(Unpicklable):
         """Deliveries addressed to it as a reader that it opens, and all that there are."""
         opener = EventOpener(self._about.schema, self._about.id, publishers_keys(lambda: self._state), self._opener)
         good = tried = 0
-        for piece in hop_pieces(self._realm, self._state, self._topic):
-            for row in piece.rows_for(self._name):
-                if any(entry.final for entry in entries_of(piece, row)):
-                    tried += 1
-                    with suppress(CannotOpen, Rejected):
-                        opener.open(piece, row)
-                        good += 1
+        for piece, row, _ in self._incoming():
+            if any(entry.final for entry in entries_of(piece, row)):
+                tried += 1
+                with suppress(CannotOpen, Rejected):
+                    opener.open(piece, row)
+                    good += 1
         return good, tried
 
     def opened_as_broker(self) -> tuple[int, int]:
@@ -137,7 +144,9 @@ class LayerThief(Unpicklable):
     def _incoming(self) -> Iterator[tuple[HopPiece, int, int]]:
         for piece in hop_pieces(self._realm, self._state, self._topic):
             for row in piece.rows_for(self._name):
-                yield piece, row, piece.event_of(row)
+                event = piece.event_of(row)
+                if self._only is None or piece.event_id(event) in self._only:
+                    yield piece, row, event
 
     def _outgoing(self) -> dict[bytes, list[tuple[TreeId, bytes]]]:
         """By event: the tokens that it sent on."""
@@ -162,7 +171,10 @@ class LayerThief(Unpicklable):
         """Tokens that went out without the layer that it put on: whose it was it does not know, and tries each."""
         found = set[Element]()
         for tree, token in sent:
-            at = self._position(tree)
+            try:
+                at = self._position(tree)
+            except SealcastError:
+                continue
             above = set(at.tree.ancestors(self._name))
             found |= {self._without(token, on) for other, on in at.exponents.items() if other not in above}
         return found

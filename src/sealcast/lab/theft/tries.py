@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 
 from sealcast.errors import CannotOpen, NotFound
@@ -24,8 +24,9 @@ class Tries(Unpicklable):
 
     tries = True
 
-    def __init__(self, realm: Realm, loot: Loot) -> None:
-        self._realm, self._loot = realm, loot
+    def __init__(self, realm: Realm, loot: Loot, only: Collection[bytes] | None = None) -> None:
+        """Where events have ids that brokers see, it can be told to try `only` some of them."""
+        self._realm, self._loot, self._only = realm, loot, only
 
     @property
     def name(self) -> str:
@@ -55,7 +56,7 @@ class Tries(Unpicklable):
 
     def _with_layers(self, topic: str, found: Reads) -> Reads:
         halves = {epoch: half for (where, epoch), half in self._loot.halves.items() if where == topic}
-        layers = LayerThief(self._realm, topic, self._loot.identity, halves)
+        layers = LayerThief(self._realm, topic, self._loot.identity, halves, self._only)
         good, some = layers.opened()
         if Role.BROKER not in self._loot.roles:
             return found._replace(opened=found.opened + good, tried=found.tried + some)

@@ -29,6 +29,7 @@ from sealcast.model.schema import Schema
 from sealcast.model.stages import Ruled
 from sealcast.primitives import merkle
 from sealcast.protections.frame_steps import FramesStep
+from sealcast.protections.layered.cutting import HopCuts
 from sealcast.protections.layered.piece import PieceBuilder
 from sealcast.protections.steps import StepName
 from sealcast.trust.handles import BrokerRealm
@@ -43,7 +44,7 @@ MAX_BYTES_PER_PIECE: Final = 4 << 20
 _NOBODYS_MAILBOX: Final = b""
 
 
-class AdmitStep(FramesStep):
+class AdmitStep(HopCuts, FramesStep):
     """From frames to pieces that are addressed to the root itself: the input of its hops."""
 
     max_bytes = 8 << 20

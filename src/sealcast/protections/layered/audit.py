@@ -105,7 +105,7 @@ class AdmissionAudit(FramesAudit[HopPiece]):
     def judge(self, piece: HopPiece | None, ref: PieceRef, version: int, where: str, later: Resealed | None) -> None:
         if piece is not None:
             self.report.events += piece.counts.get("admitted", 0)
-        if piece is None or self.secrets is None:
+        if piece is None or self.secrets is None or (later is not None and later.removal is not None):
             return
         ruled = self.ruled(ref.partition, ref.first, ref.end, piece)
         if ruled is not None and _same(admit(ruled, self.gate(version), self._root), ref):
@@ -158,7 +158,7 @@ class HopsAudit(LedgerAudit[HopPiece]):
         if piece.node != self._node:
             self.add(Kind.PIECE, f"{where}: {ref.name} is a piece of {piece.node!r}")
         self.report.deliveries += piece.counts.get("deliveries", 0)
-        if self._here:
+        if self._here and (later is None or later.removal is None):
             self._route_again(ref, version, where)
         self._follow(piece, where)
         self._seen.append(ref)
@@ -172,9 +172,18 @@ class HopsAudit(LedgerAudit[HopPiece]):
             self.complete = False
             self.report.gap(f"some of what {self._node!r} handed on is too old to be routed again: {error.message}")
         else:
-            if not _same(made, ref):
+            if _same(made, ref):
+                return
+            if self._removed_above(ref):
+                self.report.gap(f"some of what {self._node!r} took from above was removed there, and not routed again")
+            else:
                 text = f"records {ref.first} to {ref.end - 1} above it give something else than {ref.name} has"
                 self.add(Kind.PIECE, f"{where}: routed again, {text}")
+
+    def _removed_above(self, ref: PieceRef) -> bool:
+        """Whether events were taken out of the records that a piece was made from: refusals of these are missing."""
+        records = (self._step.upstream(ref.partition).record(index) for index in range(ref.first, ref.end))
+        return any(each.resealed is not None and each.resealed.removal is not None for each in records)
 
     def _follow(self, piece: HopPiece, where: str) -> None:
         here: dict[Line, set[tuple[int, int]]] = {}

@@ -118,7 +118,8 @@ def mailbox_at(
     site, own = realm.site.of(subscriber), realm.paths.topic(topic, broker).hops
     told = site.told(state, topic, broker, "hops")
     journal = site.journal(topic, broker, "hops", patience_s)
-    return hop_mailbox(journal, subscriber, by, own.cursors, told, routes=routes)
+    noted = list(state.entities).index(subscriber)
+    return hop_mailbox(journal, subscriber, by, own.cursors, told, routes=routes, noted=noted)
 
 
 def _mail(realm: EntityRealm, topic: str, subscriber: str, homes: Callable[[], Sequence[Stay]]) -> Stays[HopPiece]:

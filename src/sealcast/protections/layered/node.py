@@ -28,11 +28,12 @@ from sealcast.log.offsets import PinnedOffset
 from sealcast.log.piece_reader import PieceReader, hop_reader
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.journals import HOPS_PART, journal_signer
+from sealcast.protections.layered.cutting import HopCuts
 from sealcast.protections.layered.filters.keeper import TableKeeper
 from sealcast.protections.layered.filters.kept import kept_at
 from sealcast.protections.layered.filters.table import NodeTables
 from sealcast.protections.layered.hop import hop
-from sealcast.protections.steps import MAX_OPEN, OpenStep, StepName, Task
+from sealcast.protections.steps import MAX_OPEN, StepName, Task
 from sealcast.transports.problems import GatewayUnreachable
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.layer_keys import overlay_of
@@ -60,7 +61,7 @@ def _reader(directory: Path, where: tuple[int, ...], by: JournalSigner) -> Piece
     return hop_reader(directory, cache_bytes=CACHE_BYTES, key=by)
 
 
-class HopStep(OpenStep):
+class HopStep(HopCuts):
     """A broker of a layered topic: what is above it, its own hops, its table and its keeper."""
 
     step = HOPS

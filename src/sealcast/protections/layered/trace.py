@@ -18,6 +18,7 @@ from sealcast.errors import NotFound
 from sealcast.filters.check import fit
 from sealcast.filters.explain import explain
 from sealcast.filters.parse import parse
+from sealcast.log.ledger import LedgerReader
 from sealcast.log.piece_reader import hop_reader
 from sealcast.model.event import Position
 from sealcast.model.moments import moment
@@ -55,6 +56,9 @@ def why(realm: Realm, topic: str, position: Position, subscriber: str) -> WhyAns
         )
     root = origin_of(position, topic, state.brokers(), state.topic(topic).partitions)
     found = _admitted(realm.paths.topic(topic, root).root, position)
+    if found is None and (why_removed := _removed(realm.paths.topic(topic, root).ledger, position)) is not None:
+        text = f"events of its frame were removed since ({why_removed}): whether it was among them is no longer known"
+        return answer.that(Verdict.UNKNOWN, text)
     if found is None:
         return answer.that(Verdict.WAITING, f"root {root!r} has not admitted it yet, or there is no such event")
     if isinstance(found, Rejection):
@@ -106,6 +110,16 @@ def _admitted(root: Path, position: Position) -> Seen | Rejection | None:
         for event in range(len(piece)):
             if piece.position(event) == position:
                 return Seen(record, piece, event)
+    return None
+
+
+def _removed(ledger: Path, position: Position) -> str | None:
+    """Why events were taken out of what the root admitted of a frame, if some were."""
+    with LedgerReader(ledger) as reader:
+        for committed in reader.entries():
+            covered = [ref.first <= position.offset < ref.end for ref in committed.entry.pieces]
+            if any(covered) and committed.resealed is not None and committed.resealed.removal is not None:
+                return committed.resealed.why
     return None
 
 
