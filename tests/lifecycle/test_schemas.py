@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from sealcast import Event, Publisher, Realm, Schema, Subscriber
 from sealcast.errors import EventRejected, Misuse, SchemaRejected
+from sealcast.filters.labels import Labeller
 from sealcast.model.evolution import check_evolution
-from sealcast.model.protection import PROTECTIONS
+from sealcast.model.protection import PROTECTIONS, protection_of
+from sealcast.protections.checked import CheckedRows
 from sealcast.trust.realm.changes import Access, AlterTopic
 from sealcast.trust.realm.stored import from_json, to_json
 from sealcast.wire.lifting import NO_MESSAGE, Lift
@@ -154,9 +156,9 @@ def test_bits_of_attributes_that_a_version_lacks_are_refused() -> None:
 # --- end to end -------------------------------------------------------------------------------------------------
 
 
-def a_realm(directory: Path) -> Realm:
+def a_realm(directory: Path, protection: str = "endpoint", first: Schema = FIRST, **settings: object) -> Realm:
     realm = Realm.create(directory / "realm")
-    realm.create_topic(TOPIC, FIRST, access="members")
+    realm.create_topic(TOPIC, first, protection=protection_of(protection, settings), access="members")
     realm.enrol_many(["nyse", "alice", "bob"])
     realm.subscribe(TOPIC, "alice", "price >= 0")
     return realm
@@ -170,8 +172,9 @@ def read(subscriber: Subscriber) -> list[tuple[bytes, object, object]]:
     return [(e.payload, e.attributes["price"], e.attributes.get("venue", "no such attribute")) for e in subscriber]
 
 
-def test_events_of_every_version_are_read_in_order(tmp_path: Path) -> None:
-    realm = a_realm(tmp_path)
+@pytest.mark.parametrize("protection", ["endpoint", "payload"])
+def test_events_of_every_version_are_read_in_order(tmp_path: Path, protection: str) -> None:
+    realm = a_realm(tmp_path, protection)
     with Publisher(realm, TOPIC, "nyse") as nyse, Subscriber(realm, TOPIC, "alice") as alice:
         publish(nyse, b"a", price=1, symbol="IBM")
         publish(nyse, b"waits", price=2)  # taken by a batch after the change
@@ -213,7 +216,93 @@ def test_frames_of_another_schema_are_still_refused(tmp_path: Path, monkeypatch:
     assert pump(realm, TOPIC)["rejected_schema"] == 1
 
 
-@pytest.mark.parametrize("protection", [name for name in PROTECTIONS if name != "endpoint"])
+ADDED = schema(*FIRST.to_json()["attributes"], named("venue", "string"), named("lot", min=0, max=9))
+
+
+@pytest.mark.parametrize("protection", ["payload", "searchable"])
+def test_where_brokers_do_not_read_events_of_every_version_open(tmp_path: Path, protection: str) -> None:
+    """Readers make again, byte by byte, what brokers were shown, by the version that each event's frame names: one by
+    one, and many at once."""
+    sealed = {"sealed_attributes": ("symbol",)} if protection == "payload" else {}
+    realm = a_realm(tmp_path, protection, **sealed)
+    with Publisher(realm, TOPIC, "nyse") as nyse, Subscriber(realm, TOPIC, "alice") as alice:
+        publish(nyse, *(b"%d" % n for n in range(40)), price=1, symbol="IBM")
+        realm.alter_topic(TOPIC, schema=ADDED)
+        publish(nyse, b"waits", price=2, symbol="BP")
+        realm.subscribe(TOPIC, "bob", "venue = 'XNYS'")
+        publish(nyse, *(b"n%d" % n for n in range(40)), price=3, venue="XNYS", lot=7)
+        pump(realm, TOPIC)
+        got = [event for _ in range(5) for event in alice.poll(50)]
+        assert [e.payload for e in got] == [*(b"%d" % n for n in range(40)), b"waits", *(b"n%d" % n for n in range(40))]
+        assert got[0].attributes == {"symbol": "IBM", "price": 1, "venue": None, "lot": None}
+        assert got[40].attributes["symbol"] == "BP" and got[-1].attributes["lot"] == 7
+    for rows in (1, 81):
+        with Subscriber(realm, TOPIC, "alice", from_=0) as again:
+            assert [e.attributes for _ in range(81) for e in again.poll(rows)] == [e.attributes for e in got]
+    with Subscriber(realm, TOPIC, "bob") as bob:
+        assert [e.payload for e in bob] == [b"n%d" % n for n in range(40)], "filters know the new attributes"
+    assert sealcast("check", "--realm", realm.paths.root).code == 0
+
+
+def test_what_brokers_were_shown_is_held_to_the_version_that_was_signed(tmp_path: Path) -> None:
+    """The weakened variant: an opener that takes every event for one of the present version opens no old one."""
+    realm = a_realm(tmp_path, "payload")
+    with Publisher(realm, TOPIC, "nyse") as nyse:
+        publish(nyse, b"a", price=1)
+        pump(realm, TOPIC)
+    realm.alter_topic(TOPIC, schema=SECOND)
+    with Subscriber(realm, TOPIC, "alice", from_=0) as alice:
+        assert [event.payload for event in alice] == [b"a"]
+    with Subscriber(realm, TOPIC, "alice", from_=0) as alice:
+        opener = alice._inbox._opener  # type: ignore[attr-defined]
+        present = opener._versions[SECOND.digest]
+        opener._versions = dict.fromkeys(opener._versions, present)
+        assert list(alice) == [] and alice.dropped.poisoned.total() == 1
+
+
+def test_a_publisher_cannot_claim_a_version_that_its_record_is_not_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers cannot look inside: what is sealed by one version under the name of another is poison, and is passed."""
+    realm = a_realm(tmp_path, "payload")
+    realm.alter_topic(TOPIC, schema=SECOND)
+    with Publisher(realm, TOPIC, "nyse") as nyse:
+        publish(nyse, b"good", price=1)
+        records = CheckedRows.records
+
+        def of_the_first(self: CheckedRows, codec: RecordCodec, salts: bytes) -> list[bytes]:
+            return [record[:-1] for record in records(self, codec, salts)]
+
+        monkeypatch.setattr(CheckedRows, "records", of_the_first)
+        publish(nyse, b"bad", price=1)
+        monkeypatch.setattr(CheckedRows, "records", records)
+        publish(nyse, b"later", price=1)
+    pump(realm, TOPIC)
+    with Subscriber(realm, TOPIC, "alice") as alice:
+        assert [event.payload for event in alice] == [b"good", b"later"] and alice.dropped.poisoned.total() == 1
+
+
+def test_labels_are_made_from_domains_so_these_stay(tmp_path: Path) -> None:
+    realm = a_realm(tmp_path, "searchable")
+    wider = schema(named("symbol", "string", max_length=4), named("price", min=0, max=1000))
+    with pytest.raises(SchemaRejected, match="'price': its domain cannot widen on this topic: labels of filters"):
+        realm.alter_topic(TOPIC, schema=wider)
+    with pytest.raises(SchemaRejected, match="'symbol': its domain cannot widen"):
+        realm.alter_topic(TOPIC, schema=SECOND)
+    assert realm.state().topic(TOPIC).schema == FIRST
+
+
+def test_where_domains_widen_labels_do_not_meet() -> None:
+    """Why: the same price has other labels in a wider domain. Of what stays, all labels stay."""
+    values = {"symbol": "IBM", "price": 42}
+    before, added = Labeller(FIRST).labels(values), Labeller(ADDED).labels(values)
+    assert set(before) < set(added)
+    wider = schema(named("symbol", "string", max_length=4), named("price", min=-10, max=1000))
+    of_price = {label for label in before if b"price" in label and label not in Labeller(wider).labels(values)}
+    assert of_price
+
+
+@pytest.mark.parametrize("protection", [name for name, made in PROTECTIONS.items() if "schema" in made.lacks])
 def test_where_it_cannot_be_it_is_refused(tmp_path: Path, protection: str) -> None:
     realm = Realm.create(tmp_path / "realm")
     realm.create_topic(TOPIC, FIRST, protection=protection)

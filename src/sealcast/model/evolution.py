@@ -32,6 +32,17 @@ def check_evolution(before: Schema, after: Schema) -> None:
             raise SchemaRejected(f"attribute {old.name!r}: {why}", hint="make a new topic for events of another shape")
 
 
+def check_domains_stay(before: Schema, after: Schema, why: str) -> None:
+    """SchemaRejected, with the attribute and `why`, where an attribute that there is would get another domain: for
+    topics on which values are compared by labels that are made from it. New attributes are welcome."""
+    for old, new in zip(before.attributes, after.attributes, strict=False):
+        if old != new:
+            raise SchemaRejected(
+                f"attribute {old.name!r}: its domain cannot widen on this topic: {why}",
+                hint="leave it as it is, and add an attribute with the wider domain beside it",
+            )
+
+
 def _refuse_names(before: Sequence[str], after: Sequence[str]) -> None:
     gone = [name for name in before if name not in after]
     if gone:

@@ -167,7 +167,6 @@ class Payload(Protection):
     payloads_seen = False
     lacks = {  # noqa: RUF012  (a ClassVar of the base)
         "readers": "everyone who may read holds the key of every event: no publisher can narrow who opens one",
-        "schema": "its readers make again what brokers were shown of an event, by the one schema that the topic has",
     }
 
     #: Attributes that publishers seal with the payload.
@@ -210,7 +209,7 @@ class Searchable(Protection):
     max_filter_characters = MAX_SEALED_FILTER_CHARACTERS
     lacks = {  # noqa: RUF012  (a ClassVar of the base)
         "readers": "everyone who may read holds the key of every event: no publisher can narrow who opens one",
-        "schema": "labels of filters and events are made from the domains of its attributes: they would not meet",
+        "wider domains": "labels of filters and events are made from the domains of attributes: they would not meet",
         "templates": "its brokers cannot read, and so cannot tell which events a token would be for",
     }
     before = {"retain_events": 0, "retain_s": 0}  # noqa: RUF012  (a ClassVar of the base)
@@ -283,7 +282,7 @@ class Layered(Protection):
     lacks = {  # noqa: RUF012  (a ClassVar of the base)
         "readers": "its brokers do not know who reads, so that a publisher cannot narrow it",
         "replay": "its brokers cannot read past events to seal them once more",
-        "schema": "labels of filters and events are made from the domains of its attributes: they would not meet",
+        "schema": "its readers keep filters that were made from the schema it has, and nobody can make them again",
         "spark-write": "its publishers encrypt for every root broker at the moment they publish: use sealcast pub",
         "templates": "its brokers cannot read, and so cannot tell which events a token would be for",
     }
@@ -348,7 +347,7 @@ class AttributeBased(Protection):
         "brokers": "it has none: every publisher and every subscriber is a peer, and carries events for others",
         "readers": "whoever has a key that fits opens an event: its publisher cannot narrow that by name",
         "replay": "nobody keeps past events for a subscription that comes later",
-        "schema": "labels of filters and events are made from the domains of its attributes: they would not meet",
+        "schema": "its readers keep credentials for labels of the schema it has, and nobody can make these again",
     }
 
     #: `A` hides values and subscriptions from whoever guesses them; `P` is the paper's own encryption, repaired.

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import lru_cache
 from typing import ClassVar
 
 from sealcast.clients.publisher import admissible
@@ -17,6 +18,7 @@ from sealcast.control.wallet import Held, Wallet
 from sealcast.errors import Bug, CannotOpen, FrameRejected
 from sealcast.log.closing import Closing
 from sealcast.model.event import Event
+from sealcast.model.schema import Schema
 from sealcast.mqtt import channels
 from sealcast.mqtt.carriers import Opened
 from sealcast.mqtt.messages import Message
@@ -46,10 +48,9 @@ class DirectCarrier(Closing, Unpicklable):
         if not isinstance(side, EnvelopedSide):
             raise Bug(f"events of topic {topic!r} are not in envelopes")
         self._side, self._identity = side, realm.identity(name)
-        self._codec = RecordCodec(about.schema)
         self._held = ExitStack()
         self._sender: _Sender | None = None
-        self._opener: Opener | None = None
+        self._opener: tuple[Schema, Opener] | None = None
         self._inbox: Inbox | None = None
 
     def channel(self) -> str:
@@ -61,16 +62,18 @@ class DirectCarrier(Closing, Unpicklable):
             wallet = Wallet(self._realm, self._name, identity=self._identity)
             self._held.callback(wallet.close)
             self._sender = _Sender(self._realm, self._topic, self._broker, wallet, way)
-        return [(self.channel(), self._sender.message(event, self._codec).to_bytes())]
+        return [(self.channel(), self._sender.message(event).to_bytes())]
 
     def open(self, payload: bytes) -> Iterator[Opened]:
         self._realm.state().require(Right.SUBSCRIBE, self._topic, self._name, self._realm.clock())
-        if self._opener is None:
-            self._opener = self._side.opener_for(self._realm, self._topic, self._identity)
+        schema = self._realm.state().topic(self._topic).schema
+        # A version of the schema that came since is for an opener that knows it.
+        if self._opener is None or self._opener[0] != schema:
+            self._opener = schema, self._side.opener_for(self._realm, self._topic, self._identity)
         try:
             found = Message.parse(payload)
             header = found.header()
-            yield Opened(self._opener.open_alone(found.signed, found.message), None, header.boot)
+            yield Opened(self._opener[1].open_alone(found.signed, found.message), None, header.boot)
         except FrameRejected as error:
             yield Opened(None, CannotOpen(f"this is no event: {error.message}"))
         except CannotOpen as error:
@@ -96,8 +99,9 @@ class _Sender(Unpicklable):
         self._boot, self._sequence = os.urandom(BOOT_BYTES), 0
         self._state: RealmState | None = None
         self._held: Held | None = None
+        self._codec = lru_cache(1)(RecordCodec)
 
-    def message(self, event: Event, codec: RecordCodec) -> Message:
+    def message(self, event: Event) -> Message:
         held, state = self._current()
         about = state.topic(self._topic)
         checked = CheckedRows(about.schema, [admissible(about.schema, event)])
@@ -120,7 +124,7 @@ class _Sender(Unpicklable):
             token=frame.token_digest(held.token),
         )
         signature = self._wallet.identity.signer.sign(frame.to_be_signed(header))
-        offset = len(message) - len(codec.decode_one(message)[1])
+        offset = len(message) - len(self._codec(about.schema).decode_one(message)[1])
         return Message(held.epoch, header.publisher, frame.encode_signed(header, signature), offset, message)
 
     def _current(self) -> tuple[Held, RealmState]:

@@ -65,10 +65,21 @@ class EnvelopedInbox(RegisteredInbox):
 
     def __init__(self, reader: Reader, side: EnvelopedSide) -> None:
         super().__init__(reader, side)
-        self._side, self._opener = side, side.opener_for(reader.realm, reader.topic, self.identity)
+        self._side, self._schema = side, b""
+        self._known = self._opener
         self._unseal = cache(self._unsealing)
         #: One key an epoch, which takes no room worth counting.
         self.keys = Measured()
+
+    @property
+    def _opener(self) -> Opener:
+        """A version of the schema that came since is for an opener that knows it."""
+        at = self.reader
+        schema = (at.realm.registry.known or at.realm.state()).topic(at.topic).schema.digest
+        if schema != self._schema:
+            self._schema = schema
+            self._known = self._side.opener_for(at.realm, at.topic, self.identity)
+        return self._known
 
     def open(self, found: FoundPart[SealedPiece]) -> OpenedPart:
         return self._opener.open_part(found.part, self._unseal(found.broker))

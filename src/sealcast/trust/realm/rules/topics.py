@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from sealcast.errors import Misuse, Rejected
-from sealcast.model.evolution import MAX_VERSIONS, check_evolution
+from sealcast.model.evolution import MAX_VERSIONS, check_domains_stay, check_evolution
 from sealcast.model.schema import Schema
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.realm.changes import (
@@ -137,6 +137,8 @@ def _evolve(topic: Topic, schema: Schema) -> Topic:
             hint="make a new topic for the new schema",
         )
     check_evolution(topic.schema, schema)
+    if "wider domains" in topic.protection.lacks:
+        check_domains_stay(topic.schema, schema, topic.protection.lacks["wider domains"])
     if len(topic.earlier_schemas) + 1 >= MAX_VERSIONS:
         raise Misuse(f"topic {topic.name!r} has had {MAX_VERSIONS} versions of its schema, and cannot have more")
     return replace(topic, schema=schema, earlier_schemas=(*topic.earlier_schemas, topic.schema))
