@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from sealcast.errors import Corrupt, Misuse, Unavailable
+from sealcast.errors import Corrupt, Locked, Misuse, Unavailable
 from sealcast.log.ledger import Ledger
 from sealcast.pipeline import cluster, java, settings
 from sealcast.pipeline.checkpoints import HadoopCheckpoint, check_location, query_of
 from sealcast.pipeline.packed import pack, packages
-from sealcast.pipeline.run import run
+from sealcast.pipeline.run import run, start
 from sealcast.pipeline.settings import THREADLESS
 from sealcast.pipeline.standby import wait_for_turn
 from sealcast.protections.steps import StepName
@@ -246,8 +246,16 @@ def test_stands_by_until_the_other_one_is_gone_and_that_one_is_fenced(tmp_path: 
     field.close()
 
 
-def _assert_fenced(ledger: Ledger, term: str) -> None:
-    from sealcast.errors import Locked
+def test_whoever_finds_the_topic_taken_starts_no_spark(tmp_path: Path) -> None:
+    """Two that are started at the same time: on a cluster, the one that stands by would hold the cores that the one
+    that runs needs, and both would wait for ever."""
+    field = Field(tmp_path / "realm")
+    root = str(field.realm.paths.root)
+    with StepName(root, TOPIC).open().ledger.exclusive(), pytest.raises(Locked, match="is being run by process"):
+        start(root, [TOPIC], spark=lambda: pytest.fail("Spark was started"))
+    field.close()
 
+
+def _assert_fenced(ledger: Ledger, term: str) -> None:
     with pytest.raises(Locked, match="commits nothing more"):
         ledger._check_term(term)

@@ -162,7 +162,9 @@ class Pipeline(Closing):
             self._first = [attempts for attempts in self._first if attempts in waiting]
             if not waiting:
                 self._later.clear()
-        if not once or self._first or self._later:  # what could not be begun now is tried again
+        # What could not be begun now is tried again, if it is only away. What another run holds is not ours: on a
+        # cluster, a Spark that waits for its turn would hold the cores that the other one needs.
+        if self._first or self._later or (self._alone and self._tries_again):
             self._started = self._start_spark()
         for attempts in self._first:
             attempts.begin()
