@@ -109,7 +109,7 @@ class Same:
                 (lane.broker, frame)
                 for batch in checked
                 for part in batch.parts(1 << 20, 5)
-                for _, made in publisher._frames(part)
+                for _, made in publisher._frames([part])
                 for lane, frame in zip(lanes, made, strict=True)
             ]
         return frames, [(refusal.index, refusal.error.message) for refusal in refusals]
