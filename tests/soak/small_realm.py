@@ -18,6 +18,7 @@ import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -157,14 +158,21 @@ def flip_all(root: Path) -> None:
     shutil.copytree(root, copy)
     whole = outcome(copy)  # imports everything that is needed
     assert set(whole.values()) == {"same"}, whole
-    shutil.rmtree(copy)
     gc.collect()
+    _remove(copy)
     gc.freeze()
     for name, first, count, mask in asked():
         flipped(root, copy, name, first, count, mask)
         said = _forked(copy)
         os.write(answers, json.dumps([name, first, count, mask, said]).encode() + b"\n")
-        shutil.rmtree(copy)
+        _remove(copy)
+
+
+def _remove(copy: Path) -> None:
+    """SQLite takes its files away itself when its last connection closes, which may be just now."""
+    while copy.exists():
+        with suppress(FileNotFoundError):
+            shutil.rmtree(copy)
 
 
 def asked() -> Iterator[tuple[str, int, int, int]]:
