@@ -18,7 +18,7 @@ help:
 	@echo "make setup   .venv with everything in it, .venv/bin/sealcast among it"
 	@echo "make demo    a day of market data in miniature, sealed, through Spark, opened"
 	@echo "make check   lint and the light tests: less than three minutes on two cores"
-	@echo "make test    lint and all tests but the long ones: about 30 minutes on two cores"
+	@echo "make test    lint and all tests but the long ones: about 45 minutes on two cores"
 	@echo "make lint    style, types and import rules"
 	@echo "make docs    the documentation as a site, with every link checked: build/docs/site/index.html"
 	@echo "make bench   measurements, each beside its reference"
@@ -77,7 +77,7 @@ $(WARM): $(READY)
 
 .PHONY: say-how-long
 say-how-long:
-	@echo "This takes about 30 minutes on two cores. In a hurry: make check"
+	@echo "This takes about 45 minutes on two cores. In a hurry: make check"
 
 # The tests start a PostgreSQL of their own. Its programs come from the system's packages; free when they are there.
 postgres:

@@ -227,7 +227,7 @@ def _twenty(tmp_path: Path, each: int, rounds: int, seconds: float) -> None:
 
 
 def test_twenty_clients_get_what_they_asked_for(tmp_path: Path) -> None:
-    _twenty(tmp_path, each=150, rounds=5, seconds=60)
+    _twenty(tmp_path, each=60, rounds=4, seconds=60)
 
 
 @pytest.mark.soak

@@ -68,23 +68,28 @@ def _mapped(drawn: Sequence[Any]) -> list[tuple[Any, Any, Any]]:
 
 def _summed(mapped: Sequence[tuple[Any, Any, Any]]) -> list[bytes]:
     """The points of neighbours, added."""
-    context, found = GLOBAL_CONTEXT.ctx, list[bytes]()
-    two, total = ffi.new("secp256k1_pubkey[2]"), ffi.new("secp256k1_pubkey *")
-    both = ffi.new("secp256k1_pubkey *[2]", [two, two + 1])
+    context, found, p = GLOBAL_CONTEXT.ctx, list[bytes](), _p
+    pair, total = ffi.new("secp256k1_pubkey[2]"), ffi.new("secp256k1_pubkey *")
+    points = pair, pair + 1
+    both = ffi.new("secp256k1_pubkey *[2]", points)
     out, size = ffi.new("unsigned char[]", _LONG), ffi.new("size_t *", _LONG)
     y_written, written = ffi.buffer(out + 33, 32), ffi.buffer(out + 1, 64)
-    read, write = lib.secp256k1_ec_pubkey_parse, lib.secp256k1_ec_pubkey_serialize
+    read, write, negate = (
+        lib.secp256k1_ec_pubkey_parse,
+        lib.secp256k1_ec_pubkey_serialize,
+        lib.secp256k1_ec_pubkey_negate,
+    )
+    number, long = gmpy2.mpz.from_bytes, EC_UNCOMPRESSED  # a loop asks for locals the fastest
     for start in range(0, len(mapped), 2):
-        for at in (0, 1):
-            x, y_over, sign = mapped[start + at]
-            if not read(context, both[at], b"\2" + int(x).to_bytes(32, "big"), 33):
+        for point, (x, y_over, sign) in zip(points, mapped[start : start + 2], strict=True):
+            if not read(context, point, b"\2" + x.to_bytes(32, "big"), 33):
                 raise Bug("a label was hashed to no point of the curve")
-            write(context, out, size, both[at], EC_UNCOMPRESSED)
-            if int.from_bytes(y_written, "big") * y_over % _p & 1 != sign:
-                lib.secp256k1_ec_pubkey_negate(context, both[at])
+            write(context, out, size, point, long)
+            if number(y_written[:], "big") * y_over % p & 1 != sign:
+                negate(context, point)
         if not lib.secp256k1_ec_pubkey_combine(context, total, both, 2):
             raise Bug("a label was hashed to the identity")
-        write(context, out, size, total, EC_UNCOMPRESSED)
+        write(context, out, size, total, long)
         found.append(written[:])
     return found
 
