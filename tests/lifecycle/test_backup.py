@@ -22,6 +22,7 @@ from sealcast.trust.heads import Pin
 from sealcast.wire import sealed
 from tests.cli.shell import sealcast
 from tests.clients.pump import pump
+from tests.lifecycle.attackers import OpenUnread
 from tests.soak import small_realm
 from tests.soak.small_realm import TOPIC
 
@@ -232,17 +233,6 @@ def test_a_registry_that_was_tampered_with_before_the_backup_is_named(tmp_path: 
     with pytest.raises(SealcastError):
         restore(tmp_path / "b", tmp_path / "again")
     assert not (tmp_path / "again").exists()
-
-
-class OpenUnread:
-    """A handle whose owner did not look at the registry: nothing but what a backup asks for."""
-
-    def __init__(self, realm: Realm) -> None:
-        self.paths, self.name, self.id, self.clock = realm.paths, realm.name, realm.id, realm.clock
-        self.registry = self
-
-    def version(self) -> int:
-        return 0
 
 
 def test_a_moment_that_passes_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from sealcast.trust.layout import read_mark
 from sealcast.trust.storage import copying, rows
 from tests.cli.shell import sealcast
 from tests.clients.pump import pump
+from tests.lifecycle.attackers import OpenUnread
 from tests.soak import small_realm
 from tests.soak.small_realm import FILTERS, SCHEMA, TOPIC
 from tests.trust.postgres import PASSWORD, Server
@@ -170,17 +171,6 @@ def test_a_registry_that_was_tampered_with_is_named(tmp_path: Path, postgres: Se
     with pytest.raises(SealcastError):
         back_up(OpenUnread(realm), tmp_path / "b2")  # type: ignore[arg-type]
         restore(tmp_path / "b2", tmp_path / "again")
-
-
-class OpenUnread:
-    """A handle whose owner did not look at the registry: nothing but what a backup asks for."""
-
-    def __init__(self, realm: Realm) -> None:
-        self.paths, self.name, self.id, self.clock = realm.paths, realm.name, realm.id, realm.clock
-        self.registry = self
-
-    def version(self) -> int:
-        return 0
 
 
 def test_what_fails_half_way_leaves_no_tables_and_no_directory(

@@ -27,6 +27,7 @@ from sealcast.trust.realm.parameters import FOR_EVER_S, KeyParameters
 from sealcast.trust.realm.stored import from_json, to_json
 from tests.cli.shell import sealcast
 from tests.clients import pump as pumping
+from tests.lifecycle.attackers import opened, with_keys_of
 from tests.soak.small_realm import SCHEMA
 
 TOPIC = "quotes"
@@ -69,22 +70,6 @@ def read(realm: Realm, name: str = "alice", **options: object) -> list[bytes]:
         return [event.payload for event in reader]
 
 
-def opened(realm: Realm, *whose: str) -> int:
-    found = [Tries(realm, steal(realm, name, tokens=False)).reads(TOPIC) for name in whose]
-    return sum(each.opened + each.frames for each in found)
-
-
-def combined(data: Path, keys: Path, to: Path) -> Realm:
-    """Sealed files and registry of one copy of the realm, key files of another."""
-    shutil.copytree(data, to)
-    for part in ("secrets", "entities"):
-        shutil.rmtree(to / part)
-        shutil.copytree(keys / part, to / part)
-        for head in (to / part).rglob("*.head"):
-            head.unlink()
-    return Realm(to)
-
-
 # --- the attacks ----------------------------------------------------------------------------------------------
 
 
@@ -97,11 +82,15 @@ def test_all_keys_that_were_ever_on_disk_open_nothing(tmp_path: Path, deliver: D
     realm.rotate(TOPIC)
     deliver(realm, "lse", b"c")
     shutil.copytree(root, before)
-    assert opened(Realm(before), *WHOEVER) > 0
+    assert opened(Realm(before), TOPIC, *WHOEVER) > 0
     done = forget(realm, Forgotten(TOPIC))
     assert done.over and done.attack.keys() == set(WHOEVER) and (done.batches, done.deliveries) == (2, 6)
     # The disk as it is now, with every key file from before and with those of now.
-    assert opened(combined(root, before, tmp_path / "old keys"), *WHOEVER) == opened(realm, *WHOEVER) == 0
+    assert (
+        opened(with_keys_of(root, before, tmp_path / "old keys"), TOPIC, *WHOEVER)
+        == opened(realm, TOPIC, *WHOEVER)
+        == 0
+    )
     for secret in (b"a", b"b", b"c"):
         assert secret not in read(realm, from_=0)
     with Subscriber(realm, TOPIC, "bob") as bob:
@@ -120,15 +109,15 @@ def test_keys_of_now_open_nothing_of_a_copy_from_before(tmp_path: Path, deliver:
     shutil.copytree(root, before)
     done = forget(realm, Forgotten(TOPIC))
     assert done.left.brokers == () and done.left.center_until_us is not None
-    copy = combined(before, root, tmp_path / "copy")
-    assert opened(copy, "broker") == 0
-    assert opened(copy, "center") > 0, "said: until then its day gives the chain"
+    copy = with_keys_of(before, root, tmp_path / "copy")
+    assert opened(copy, TOPIC, "broker") == 0
+    assert opened(copy, TOPIC, "center") > 0, "said: until then its day gives the chain"
     then = done.left.center_until_us
     later = Realm(root, clock=lambda: then)
     later.create_topic("other", SCHEMA)
     later.maintain()
-    assert opened(combined(before, root, tmp_path / "later"), "broker", "center") == 0
-    assert opened(combined(before, root, tmp_path / "readers"), "alice") == 2, (
+    assert opened(with_keys_of(before, root, tmp_path / "later"), TOPIC, "broker", "center") == 0
+    assert opened(with_keys_of(before, root, tmp_path / "readers"), TOPIC, "alice") == 2, (
         "said: entities keep what they were given"
     )
 
@@ -141,7 +130,7 @@ def test_a_broker_that_keeps_its_keys_opens_a_copy(tmp_path: Path, deliver: Deli
     shutil.copytree(realm.paths.root, before)
     done = forget(realm, Forgotten(TOPIC))
     assert done.over and done.left.brokers == ("broker",)
-    assert opened(combined(before, realm.paths.root, tmp_path / "copy"), "broker") > 0
+    assert opened(with_keys_of(before, realm.paths.root, tmp_path / "copy"), TOPIC, "broker") > 0
 
 
 @pytest.mark.parametrize("skipped", ["withdraw", "_drop_frames"])

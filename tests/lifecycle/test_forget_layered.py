@@ -29,6 +29,7 @@ from sealcast.wire import hops
 from sealcast.wire.emptied import without
 from tests.cli.shell import sealcast
 from tests.copies import copy_realm
+from tests.lifecycle.attackers import opened, with_keys_of
 from tests.pipeline.layered_world import LayeredWorld
 from tests.soak.small_realm import SCHEMA, TOPIC, carried
 
@@ -77,25 +78,9 @@ def whoever(realm: Realm) -> list[str]:
     return [*realm.state().overlay(TOPIC).parents, "center", *PUBLISHERS, *READERS]
 
 
-def opened(realm: Realm, *whose: str) -> int:
-    found = [Tries(realm, steal(realm, name, tokens=False)).reads(TOPIC) for name in whose]
-    return sum(each.opened + each.frames for each in found)
-
-
 def bodies(realm: Realm) -> set[bytes]:
     """The ids of all events in any file of a piece."""
     return {piece.event_id(event) for piece in hop_pieces(realm, realm.state(), TOPIC) for event in range(len(piece))}
-
-
-def with_keys_of(data: Path, keys: Path, to: Path) -> Realm:
-    """Sealed files and registry of one copy of the realm, key files of another."""
-    shutil.copytree(data, to)
-    for part in ("secrets", "entities"):
-        shutil.rmtree(to / part)
-        shutil.copytree(keys / part, to / part)
-        for head in (to / part).rglob("*.head"):
-            head.unlink()
-    return Realm(to)
 
 
 # --- the attacks ----------------------------------------------------------------------------------------------
@@ -104,13 +89,13 @@ def with_keys_of(data: Path, keys: Path, to: Path) -> Realm:
 def test_all_keys_that_were_ever_on_disk_open_nothing_of_a_topic(realm: Realm, tmp_path: Path) -> None:
     root, before = realm.paths.root, tmp_path / "before"
     shutil.copytree(root, before)
-    assert opened(Realm(before), *READERS) == 10 and len(bodies(realm)) == 6
+    assert opened(Realm(before), TOPIC, *READERS) == 10 and len(bodies(realm)) == 6
     planned, done = preview(realm, Forgotten(TOPIC)), forget(realm, Forgotten(TOPIC))
     assert done.over and set(whoever(realm)) <= done.attack.keys()
     assert planned.batches == done.batches == 3 and planned.deliveries == done.deliveries == 10
     assert done.frames > 0 and not bodies(realm)
     steps._open.cache_clear()
-    assert opened(with_keys_of(root, before, tmp_path / "old keys"), *whoever(realm)) == 0
+    assert opened(with_keys_of(root, before, tmp_path / "old keys"), TOPIC, *whoever(realm)) == 0
     assert read(realm, "alice") == ([], 6) and read(realm, "bob") == ([], 4)
     publish(realm, nyse=[b"d2"])
     assert read(realm, "alice", from_=0)[0] == read(realm, "bob", from_=0)[0] == [b"d2"], "and it goes on"
@@ -132,7 +117,7 @@ def test_brokers_and_publishers_open_nothing_of_a_copy_from_before(realm: Realm,
     found = [Tries(copy, steal(copy, name, tokens=False)).reads(TOPIC) for name in brokers]
     assert not any(each.opened or each.routed for each in found)
     assert any(Tries(then, steal(then, name, tokens=False)).reads(TOPIC).routed for name in brokers)
-    assert opened(copy, "alice") == 6, "said: entities keep what they were given"
+    assert opened(copy, TOPIC, "alice") == 6, "said: entities keep what they were given"
 
 
 @pytest.mark.parametrize("skipped", ["files", "frames"])

@@ -13,9 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from sealcast.primitives.merkle import HASH_BYTES
 from sealcast.wire import typed
-from sealcast.wire.excerpts import frames_left
+from sealcast.wire.excerpts import hop_events
 from sealcast.wire.hops import HopPiece
 from sealcast.wire.notifications import parse_entries
 from sealcast.wire.sealed import SealedPiece
@@ -64,22 +63,11 @@ def without(piece: HopPiece, gone: Collection[int], version: int) -> HopPiece:
     spans = {name: [row for row in piece.rows_for(name) if piece.event_of(row) in number] for name in piece.recipients}
     recipients = tuple(name for name in piece.recipients if spans[name])
     rows = [row for name in recipients for row in spans[name]]
-    picked = np.asarray(left, np.int64)
-    frames, frame_index = frames_left(piece.frames, np.asarray(piece.frame_index, np.int64)[picked])
-    bodies, paths = [piece.body(event) for event in left], [piece.path(event) for event in left]
     entries = [piece.entries_of(row) for row in rows]
     return replace(
         piece,
         version=version,
-        frames=frames,
-        frame_index=frame_index,
-        row=np.asarray(piece.row)[picked],
-        generation=np.asarray(piece.generation)[picked],
-        ids=b"".join(map(piece.event_id, left)),
-        body_start=typed.starts(map(len, bodies)),
-        bodies=b"".join(bodies),
-        path_start=typed.starts(len(path) // HASH_BYTES for path in paths),
-        paths=b"".join(paths),
+        **hop_events(piece, left),
         recipients=recipients,
         recipient_start=typed.starts(len(spans[name]) for name in recipients),
         row_event=np.asarray([number[piece.event_of(row)] for row in rows], np.int64),

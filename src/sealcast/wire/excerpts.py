@@ -69,21 +69,10 @@ def of_hops(piece: HopPiece, recipient: str, rows: Sequence[int]) -> HopPiece:
     if not rows:
         raise Misuse("an excerpt has at least one row")
     events = [piece.event_of(row) for row in rows]
-    picked = np.asarray(events, np.int64)
-    frames, frame_index = frames_left(piece.frames, np.asarray(piece.frame_index, np.int64)[picked])
-    bodies, paths = [piece.body(event) for event in events], [piece.path(event) for event in events]
     entries, count = [piece.entries_of(row) for row in rows], len(rows)
     return replace(
         piece,
-        frames=frames,
-        frame_index=frame_index,
-        row=np.asarray(piece.row)[picked],
-        generation=np.asarray(piece.generation)[picked],
-        ids=b"".join(map(piece.event_id, events)),
-        body_start=typed.starts(map(len, bodies)),
-        bodies=b"".join(bodies),
-        path_start=typed.starts(len(path) // HASH_BYTES for path in paths),
-        paths=b"".join(paths),
+        **hop_events(piece, events),
         recipients=(recipient,),
         recipient_start=np.array([0, count]),
         row_event=np.arange(count),
@@ -92,6 +81,24 @@ def of_hops(piece: HopPiece, recipient: str, rows: Sequence[int]) -> HopPiece:
         rejected=(),
         counts={},
     )
+
+
+def hop_events(piece: HopPiece, events: Sequence[int]) -> dict[str, Any]:
+    """The fields of a hop piece that say what its events are, for these of them."""
+    picked = np.asarray(events, np.int64)
+    frames, frame_index = frames_left(piece.frames, np.asarray(piece.frame_index, np.int64)[picked])
+    bodies, paths = [piece.body(event) for event in events], [piece.path(event) for event in events]
+    return {
+        "frames": frames,
+        "frame_index": frame_index,
+        "row": np.asarray(piece.row)[picked],
+        "generation": np.asarray(piece.generation)[picked],
+        "ids": b"".join(map(piece.event_id, events)),
+        "body_start": typed.starts(map(len, bodies)),
+        "bodies": b"".join(bodies),
+        "path_start": typed.starts(len(path) // HASH_BYTES for path in paths),
+        "paths": b"".join(paths),
+    }
 
 
 def frames_left(frames: Sequence[_Frame], index: Ints) -> tuple[tuple[_Frame, ...], Ints]:
