@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from sealcast.errors import Corrupt, Misuse, NotFound
+from sealcast.model.dataclass import dataclass
 
 REALM: Final = "SEALCAST_REALM"
 CONTEXT: Final = "SEALCAST_CONTEXT"

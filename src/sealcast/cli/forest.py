@@ -6,9 +6,11 @@ Publishers stand on top, together: each is the root of a tree of its own, over t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from html import escape
 from typing import TYPE_CHECKING, Final
+
+from sealcast.model.dataclass import dataclass
 
 if TYPE_CHECKING:
     from sealcast.trust.realm.overlays import Overlay

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -28,6 +27,7 @@ from sealcast.log.carriers import CarrierAway
 from sealcast.log.closing import Closing
 from sealcast.log.lane_log import Confirmation, LaneLog
 from sealcast.model.bounded import bounded
+from sealcast.model.dataclass import dataclass
 from sealcast.model.event import Event, Position, Positions
 from sealcast.model.schema import Schema
 from sealcast.protections.checked import CheckedBatch

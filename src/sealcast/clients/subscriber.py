@@ -24,7 +24,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from itertools import compress
 from pathlib import Path
@@ -39,6 +39,7 @@ from sealcast.log.dead_letters import DeadLetter, DeadLetters
 from sealcast.log.had import Had
 from sealcast.log.mailbox import Part
 from sealcast.log.reading import ReadingClaim
+from sealcast.model.dataclass import dataclass
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.opened import OpenedBatch, OpenedPart

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.checked import CheckedBatch
 

@@ -17,12 +17,12 @@ type or beyond its bounds, is refused as a whole (FrameRejected).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, Self
 
 from sealcast.control.envelopes import MAX_BODY_BYTES
 from sealcast.errors import FrameRejected
+from sealcast.model.dataclass import dataclass
 from sealcast.wire import cbor
 from sealcast.wire.annotations import annotated
 

@@ -31,11 +31,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any, Final, Protocol
 
 from sealcast.errors import CannotOpen, FrameRejected, Misuse, ReasonedRejection
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives import kem as kems
 from sealcast.primitives.encoding import joined
 from sealcast.primitives.kem import EntityKey

@@ -18,7 +18,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +27,7 @@ from sealcast.control.envelopes import ControlMessage, ProvenMessage
 from sealcast.errors import CannotOpen, FrameRejected, Misuse, Rejected, TokenRejected, Unavailable
 from sealcast.log import files
 from sealcast.log.closing import Closing
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -17,6 +16,7 @@ import numpy as np
 from sealcast.errors import Misuse
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
+from sealcast.model.dataclass import dataclass
 
 
 def split(total: int, parts: int) -> list[int]:

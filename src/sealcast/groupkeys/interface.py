@@ -18,7 +18,7 @@ Members are slots: the small stable numbers that a topic gives its subscribers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 import numpy as np
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.handed import DELIVERED
+from sealcast.model.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

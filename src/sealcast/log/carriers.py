@@ -14,11 +14,11 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from sealcast.errors import Misuse, NotFound, Unavailable, extras_named
+from sealcast.model.dataclass import dataclass
 
 KINDS: Final = ("kafka", "nats")
 MAX_SERVERS: Final = 16
@@ -130,6 +130,9 @@ class Carrier(Protocol):
 
     def partitions(self, name: str) -> int | None:
         """How many a topic has; None if there is none of that name."""
+
+    def placement(self, name: str) -> Placement:
+        """How a topic is kept that is there."""
 
     def create(self, name: str, placement: Placement) -> None:
         """Makes a topic that keeps the promises of the port."""

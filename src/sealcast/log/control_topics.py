@@ -21,7 +21,6 @@ import shutil
 import time
 from collections import OrderedDict, deque
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -29,6 +28,7 @@ from sealcast.errors import Busy, FrameRejected, Misuse, NotFound
 from sealcast.log import files, queue_mark
 from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
+from sealcast.model.dataclass import dataclass
 from sealcast.wire import cbor
 from sealcast.wire.limits import MAX_ENVELOPE_BYTES
 

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from sealcast.errors import Corrupt, Misuse
 from sealcast.log import files
 from sealcast.log.had import Had
 from sealcast.log.ledger import GENESIS
+from sealcast.model.dataclass import dataclass
 
 FORMAT: Final = 1
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 from sealcast.errors import Busy, Corrupt, FrameRejected, Misuse
 from sealcast.log import files
+from sealcast.model.dataclass import dataclass
 from sealcast.model.event import Position
 
 FORMAT: Final = 1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 from sealcast.errors import Misuse
 from sealcast.log.offsets import Arrival, PinnedOffset
 from sealcast.log.pieces import DIGEST_BYTES, StagedPiece
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives.mac import TAG_BYTES
 from sealcast.wire import cbor
 from sealcast.wire.limits import MAX_CBOR_ITEMS, MAX_COUNTS

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
 
 from sealcast.log import files
+from sealcast.model.dataclass import dataclass
 
 _PREFIX, _SUFFIX = "failing-", ".json"
 #: Characters of a message or a hint that are kept.

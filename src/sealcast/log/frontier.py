@@ -19,7 +19,6 @@ import os
 import secrets
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -27,6 +26,7 @@ from typing import Final, NamedTuple
 from sealcast.errors import Corrupt
 from sealcast.log import files
 from sealcast.log.layout import MARK, Mark, intact, seal
+from sealcast.model.dataclass import dataclass
 
 NAME: Final = "frontier"
 _SLOT_BYTES: Final = 512

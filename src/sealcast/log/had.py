@@ -18,12 +18,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from heapq import heapify, heapreplace
 from itertools import islice
 from operator import lt
 from typing import Any, Final, NamedTuple
+
+from sealcast.model.dataclass import dataclass
 
 #: Runs of one boot; and runs of all boots together, each of which has one at least.
 MAX_RUNS_EACH: Final = 1_024

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -22,6 +22,7 @@ from sealcast.log.ledger import LedgerReader
 from sealcast.log.outbox import OutboxTopic
 from sealcast.log.port import Record
 from sealcast.model.bounded import bounded
+from sealcast.model.dataclass import dataclass
 
 #: Frames that a broker is asked about at once; what it says of them (control/standings.py).
 MAX_ASKED: Final = 128

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +31,7 @@ from sealcast.log.offsets import PinnedOffset, check_continuity
 from sealcast.log.pieces import PieceStore
 from sealcast.log.port import Record, TermedLog
 from sealcast.log.reseals import Resealed, Reseals
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives.secrets import Secret
 
 _CONTEXT: Final = b"sealcast ledger record 1"

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
@@ -36,6 +36,7 @@ from sealcast.log.had import Had
 from sealcast.log.journal import DirectoryJournal, NotYours
 from sealcast.log.ledger import GENESIS
 from sealcast.log.piece_reader import P, Piece, PieceReader, Source, hop_reader, peer_reader, sealed_reader
+from sealcast.model.dataclass import dataclass
 from sealcast.model.event import Position
 from sealcast.wire import excerpts, hops, notifications, peer_pieces, sealed
 from sealcast.wire.hops import HopPiece

@@ -9,11 +9,11 @@ Spark keeps our offsets as JSON in its checkpoint and believes whatever it finds
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from sealcast.errors import Corrupt, Misuse
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives import mac
 from sealcast.primitives.secrets import Secret
 from sealcast.wire import cbor

@@ -12,12 +12,12 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log import files
+from sealcast.model.dataclass import dataclass
 from sealcast.wire.limits import MAX_PIECE_BYTES
 
 DIGEST_BYTES: Final = 32

@@ -9,13 +9,13 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sealcast.errors import Locked
 from sealcast.log import files
 from sealcast.log.closing import Closing
+from sealcast.model.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from sealcast.errors import Corrupt
@@ -21,6 +20,7 @@ from sealcast.log import files
 from sealcast.log.frontier import Frontier, State, boot
 from sealcast.log.layout import CHAIN_BYTES, SEGMENT, Mark, segment_header
 from sealcast.log.segment import Segment, index_path, list_segments, never_used, path_of
+from sealcast.model.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

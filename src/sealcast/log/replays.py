@@ -10,7 +10,6 @@ one should be able to ask about later: who did, when, and what.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from sealcast.log.annals import Annals
 from sealcast.log.entry import PieceRef, piece_from_cbor, piece_to_cbor
 from sealcast.log.journal import DirectoryJournal, KeptJournal, LogPlace
 from sealcast.log.pieces import Pieces, PieceStore
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives.secrets import Secret
 
 #: In pieces that are one reader's alone, it has this slot.

@@ -14,7 +14,6 @@ the note on, and are removed (`Ledger.superseded`); that is what takes them away
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +22,7 @@ from sealcast.errors import Corrupt, Misuse
 from sealcast.log.annals import Annals, VerifiedBy
 from sealcast.log.entry import PieceRef, piece_from_cbor, piece_to_cbor
 from sealcast.log.journal import LogPlace
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives.secrets import Unpicklable
 
 FORMAT: Final = 1

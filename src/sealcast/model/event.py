@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from itertools import accumulate, repeat
 from operator import eq
 from typing import Final, overload
 
 from sealcast.errors import Misuse
+from sealcast.model.dataclass import dataclass
 from sealcast.model.schema import Value
 
 MAX_PAYLOAD_BYTES: Final = 1 << 20

@@ -13,10 +13,11 @@ A topic has one of these values for good. What differs between protections is co
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sealcast.errors import Misuse, ParameterRejected
+from sealcast.model.dataclass import dataclass
 
 if TYPE_CHECKING:
     from sealcast.model.schema import Schema
@@ -282,7 +283,7 @@ class Layered(Protection):
     lacks = {  # noqa: RUF012  (a ClassVar of the base)
         "readers": "its brokers do not know who reads, so that a publisher cannot narrow it",
         "replay": "its brokers cannot read past events to seal them once more",
-        "schema": "its readers keep filters that were made from the schema it has, and nobody can make them again",
+        "wider domains": "labels of filters and events are made from the domains of attributes: they would not meet",
         "spark-write": "its publishers encrypt for every root broker at the moment they publish: use sealcast pub",
         "templates": "its brokers cannot read, and so cannot tell which events a token would be for",
     }
@@ -347,7 +348,7 @@ class AttributeBased(Protection):
         "brokers": "it has none: every publisher and every subscriber is a peer, and carries events for others",
         "readers": "whoever has a key that fits opens an event: its publisher cannot narrow that by name",
         "replay": "nobody keeps past events for a subscription that comes later",
-        "schema": "its readers keep credentials for labels of the schema it has, and nobody can make these again",
+        "schema": "events open with a credential for each attribute at once, and readers hold none for a new one",
     }
 
     #: `A` hides values and subscriptions from whoever guesses them; `P` is the paper's own encryption, repaired.

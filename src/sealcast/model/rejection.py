@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from sealcast.model.dataclass import dataclass
 from sealcast.model.event import Position
 
 

@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation, localcontext
 from enum import StrEnum
@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from sealcast.errors import EventRejected, SchemaRejected
 from sealcast.model import moments
+from sealcast.model.dataclass import dataclass
 from sealcast.model.moments import EPOCH, micros
 
 #: What an attribute's value can be; `None` is NULL.

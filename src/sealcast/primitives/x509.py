@@ -8,7 +8,6 @@ everything the rules look at, so that no rule needs the library's objects, and t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import ip_address
 from typing import Final
@@ -22,6 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID, Si
 
 from sealcast.errors import Misuse, Rejected
 from sealcast.model import moments
+from sealcast.model.dataclass import dataclass
 from sealcast.model.moments import micros
 from sealcast.primitives.p256 import P256SigningKey, P256VerifyKey
 

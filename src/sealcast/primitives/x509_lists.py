@@ -8,7 +8,6 @@ tells a verifier that deltas exist; OpenSSL looks for one only then.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from cryptography import x509
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from sealcast.errors import Misuse, Rejected
+from sealcast.model.dataclass import dataclass
 from sealcast.model.moments import micros
 from sealcast.primitives.p256 import P256SigningKey
 from sealcast.primitives.x509 import DistinguishedName, moment, to_name

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sealcast.errors import EventRejected
+from sealcast.model.dataclass import dataclass
 from sealcast.model.event import DEFAULT_CONTENT_TYPE, MAX_CONTENT_TYPE_LENGTH
 from sealcast.model.schema import Schema, Type, Value
 from sealcast.wire import traceparent

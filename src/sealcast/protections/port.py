@@ -20,10 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeAlias, cast
 
+from sealcast.model.dataclass import dataclass
 from sealcast.model.protection import PROTECTIONS
 
 if TYPE_CHECKING:

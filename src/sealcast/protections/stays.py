@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from heapq import merge
 from itertools import islice, pairwise
 from pathlib import Path
@@ -27,6 +26,7 @@ from sealcast.log.cursor import Cursor
 from sealcast.log.had import Had
 from sealcast.log.mailbox import Delivery, Mailbox, Part
 from sealcast.log.piece_reader import P
+from sealcast.model.dataclass import dataclass
 from sealcast.transports.problems import GatewayUnreachable
 from sealcast.trust.realm.topics import Stay
 

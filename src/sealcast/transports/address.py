@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from sealcast.errors import Misuse
+from sealcast.model.dataclass import dataclass
 
 SCHEME: Final = "sealcast"
 ENVIRONMENT: Final = "SEALCAST_HOME"

@@ -17,12 +17,12 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from sealcast.errors import Corrupt, FrameRejected, Rejected
 from sealcast.log import files
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives.sign import SIGNATURE_BYTES, VerifyKey
 from sealcast.trust.statements import Author
 from sealcast.trust.storage.trouble import another_history

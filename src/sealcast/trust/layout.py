@@ -27,12 +27,12 @@ import os
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from sealcast.errors import Corrupt, Misuse, NotFound
+from sealcast.model.dataclass import dataclass
 from sealcast.transports.address import GatewayAddress, home_of, is_address
 from sealcast.trust.storage import address
 
@@ -121,6 +121,7 @@ class Layout:
     secrets = Below("secrets")
     broker_key = Below("secrets", "broker.key")
     administrator_key = Below("secrets", "administrator.key")
+    invitations = Below("secrets", "reception", "invitations.sqlite")
     #: Keys, certificates and lists of the authority.
     authority = Below("secrets", "authority")
 

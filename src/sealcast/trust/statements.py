@@ -23,11 +23,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from sealcast.errors import CannotOpen, CertificateRejected, Misuse, ReasonedRejection, SealcastError, Unavailable
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives.sign import SIGNATURE_BYTES, SigningKey, VerifyKey
 from sealcast.trust.certificates.appointment import AppointmentRejected, appointed
 from sealcast.trust.certificates.roles import Role

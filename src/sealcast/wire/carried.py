@@ -14,10 +14,10 @@ Whoever gets one believes nothing of it before the header's signature, the token
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import Final
 
 from sealcast.errors import Misuse
+from sealcast.model.dataclass import dataclass
 from sealcast.model.event import Position
 from sealcast.primitives.aead import MAX_OFFSET, MAX_PARTITION
 from sealcast.primitives.merkle import HASH_BYTES

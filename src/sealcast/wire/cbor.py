@@ -10,10 +10,10 @@ views, so that a memory-mapped piece is read without touching what is not asked 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sealcast.errors import FrameRejected, Misuse
+from sealcast.model.dataclass import dataclass
 from sealcast.wire.limits import MAX_CBOR_DEPTH, MAX_CBOR_ITEMS, MAX_FRAME_BYTES
 
 _UNSIGNED, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP, _TAG, _SIMPLE = range(8)

@@ -13,9 +13,9 @@ Nothing here signs or seals. It says which bytes are to be signed and which are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives.aead import COMMITMENT_BYTES, DEFAULT_KEY_BITS, NONCE_BYTES, TAG_BYTES
 from sealcast.primitives.sign import SIGNATURE_BYTES
 from sealcast.wire import cbor

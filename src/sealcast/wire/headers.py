@@ -7,10 +7,10 @@ of a COSE_Sign1. `HeaderFormat` writes and reads the headers of one kind; `frame
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from sealcast.errors import FrameRejected, Misuse
+from sealcast.model.dataclass import dataclass
 from sealcast.wire import cbor, cose
 from sealcast.wire.annotations import annotated
 from sealcast.wire.limits import MAX_PUBLISHER_BYTES

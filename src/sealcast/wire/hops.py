@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 
+from sealcast.model.dataclass import dataclass
 from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
 from sealcast.primitives.aead import MAX_OFFSET, MAX_PARTITION

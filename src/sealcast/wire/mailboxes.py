@@ -12,12 +12,13 @@ here, where a list of deliveries took four thousand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+
+from sealcast.model.dataclass import dataclass
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]

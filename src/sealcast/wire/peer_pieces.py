@@ -14,11 +14,12 @@ Encoded as deterministic CBOR with little-endian typed arrays (RFC 8746), as hop
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 import numpy as np
 
+from sealcast.model.dataclass import dataclass
 from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
 from sealcast.primitives.aead import MAX_OFFSET, MAX_PARTITION

@@ -23,7 +23,7 @@ every other and copies none of them: over a memory map, reading one's mailbox to
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Annotated, Final
 
@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sealcast.errors import Bug
+from sealcast.model.dataclass import dataclass
 from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
 from sealcast.model.stages import FrameProof

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64encode, urlsafe_b64decode
-from dataclasses import dataclass
 from typing import Final
 
 from sealcast.errors import CannotOpen, FilterRejected, Misuse
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives.aead import COMMITMENT_BYTES, TAG_BYTES
 from sealcast.primitives.hpke import OVERHEAD_BYTES
 from sealcast.primitives.kem import sealed_sizes

@@ -7,13 +7,13 @@ writes and reads them by that; of the fields that are `own`, each kind of piece 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from sealcast.errors import Bug, FrameRejected
+from sealcast.model.dataclass import dataclass
 from sealcast.model.event import Position
 from sealcast.model.rejection import Reason, Rejection
 from sealcast.primitives.aead import MAX_OFFSET

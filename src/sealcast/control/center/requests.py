@@ -17,12 +17,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Final
 
 from sealcast.control.bodies import Body, Field, Name, binary, natural, optional, rows, set_of, text, word
 from sealcast.errors import ParameterRejected, SchemaRejected
+from sealcast.model.dataclass import dataclass
 from sealcast.model.schema import Schema
 from sealcast.primitives.encoding import joined
 from sealcast.trust.realm.changes import EVERYTHING, Access, Right

@@ -7,7 +7,6 @@ numbers gets the same keys, and tiles that were laid stay as they are when newco
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from itertools import pairwise
@@ -21,6 +20,7 @@ from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.clusters import fit, split
 from sealcast.groupkeys.interface import Outline
+from sealcast.model.dataclass import dataclass
 
 #: Patterns of a tile are 16-bit numbers.
 MAX_TILE: Final = 16

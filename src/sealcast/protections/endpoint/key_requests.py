@@ -15,10 +15,10 @@ So replaying a request, or reading a reply, gains nobody anything.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sealcast.errors import Rejected
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives.aead import MAX_OFFSET, MAX_PARTITION, WRAPPED_BYTES
 from sealcast.primitives.sign import SIGNATURE_BYTES, SigningKey, VerifyKey
 from sealcast.wire import cbor

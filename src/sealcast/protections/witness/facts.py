@@ -8,13 +8,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.piece_reader import PieceReader
 from sealcast.log.suspended import notes as notes_on_suspended
+from sealcast.model.dataclass import dataclass
 from sealcast.trust.handles import BrokerRealm
 
 #: Rates are means over this long before now.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from sealcast.log.cursor import Cursor, CursorFile
 from sealcast.log.piece_reader import PieceReader
+from sealcast.model.dataclass import dataclass
 from sealcast.trust.layout import TopicPaths
 from sealcast.wire.sealed import SealedPiece
 

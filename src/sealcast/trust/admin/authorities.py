@@ -9,10 +9,10 @@ No state in between is ever seen, in which everybody is refused.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from sealcast.errors import Misuse
 from sealcast.log import files
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives.x509 import SECOND_US
 from sealcast.trust.admin import entities
 from sealcast.trust.admin.handle import Handle

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 
 from sealcast.errors import Unavailable
+from sealcast.model.dataclass import dataclass
 from sealcast.trust.admin import deletion, entities, overlays, subscriptions, topics
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.certificates.roles import Role

@@ -15,12 +15,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sealcast.errors import Misuse, NotFound
 from sealcast.log import files
+from sealcast.model.dataclass import dataclass
 from sealcast.model.names import NAME
 from sealcast.primitives import x509, x509_lists
 from sealcast.primitives.p256 import P256SigningKey, P256VerifyKey

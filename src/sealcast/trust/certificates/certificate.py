@@ -14,9 +14,9 @@ is refused for X.509's reasons and accept what is accepted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, Protocol
 
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives import x509
 from sealcast.primitives.p256 import P256VerifyKey
 from sealcast.trust.certificates.profile import (

@@ -13,13 +13,13 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from sealcast.errors import FrameRejected, Misuse, RevocationRejected
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives.p256 import P256SigningKey
 from sealcast.trust.certificates import signed
 from sealcast.trust.certificates.certificate import REALM_BYTES, SERIAL_BYTES, Certificate

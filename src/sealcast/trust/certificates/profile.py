@@ -19,11 +19,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from sealcast.errors import CertificateRejected, FrameRejected, Misuse, Rejected
+from sealcast.model.dataclass import dataclass
 from sealcast.model.names import NAME
 from sealcast.primitives import kem, sign, x509
 from sealcast.trust.certificates.roles import Role

@@ -29,12 +29,13 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, Protocol
 
 from sealcast.errors import CertificateRejected, Corrupt, FrameRejected, RevocationRejected, Unavailable
 from sealcast.log import files
+from sealcast.model.dataclass import dataclass
 from sealcast.trust.certificates import lists
 from sealcast.trust.certificates.certificate import Certificate, CertificateReason, Trust, generation, issued_by
 from sealcast.trust.certificates.lists import BEGINNING, RevocationDelta, RevocationReason, Revoked, refused

@@ -10,11 +10,11 @@ that signer and verifier know and that does not travel: what the thing is, and i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from sealcast.errors import CertificateRejected, FrameRejected, ReasonedRejection
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives.p256 import SIGNATURE_BYTES, P256SigningKey, P256VerifyKey
 from sealcast.trust.certificates.certificate import Certificate
 from sealcast.wire import cbor

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log import files
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives import kdf
 from sealcast.primitives.secrets import Secret
 from sealcast.trust.keys.holder import HolderSecrets

@@ -10,11 +10,11 @@ another topic, epoch or name, is told from one that is forged.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from sealcast.errors import CertificateRejected, FrameRejected, ReasonedRejection
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives import hpke
 from sealcast.primitives.sign import SIGNATURE_BYTES, SigningKey, VerifyKey
 from sealcast.trust.certificates import certificate as certificates

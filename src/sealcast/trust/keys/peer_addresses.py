@@ -12,11 +12,11 @@ others from sending everybody astray.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from sealcast.errors import CertificateRejected, FrameRejected, Misuse, ReasonedRejection
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives.sign import SIGNATURE_BYTES, SigningKey, VerifyKey
 from sealcast.trust.certificates.certificate import Trust
 from sealcast.trust.certificates.revocation import RevocationView

@@ -18,11 +18,12 @@ leaves and comes back to the same broker moves nobody either: what it asked befo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Final, NamedTuple
 
 from sealcast.errors import NotFound
+from sealcast.model.dataclass import dataclass
 
 #: From a publisher to a subscriber: the tree's own limit (`protections.layered.tree`) less the two ends.
 MAX_BROKER_DEPTH: Final = 62

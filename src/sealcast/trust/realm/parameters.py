@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from enum import StrEnum
 from typing import Any, Final
 
 from sealcast.errors import ParameterRejected
+from sealcast.model.dataclass import dataclass
 
 ALGORITHMS: Final = ("AES-GCM",)
 KEY_BITS: Final = (128, 192, 256)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import Final, NamedTuple
 
 from sealcast.errors import NotFound, Rejected
+from sealcast.model.dataclass import dataclass
 from sealcast.model.subscription import Subscription
 from sealcast.trust.certificates.revocation import NOTHING_REVOKED, RevocationView
 from sealcast.trust.certificates.roles import Role

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from sealcast.errors import EventRejected, FilterRejected
 from sealcast.filters.timestamps import parse_timestamp
+from sealcast.model.dataclass import dataclass
 from sealcast.model.schema import Attribute, Schema, Type, Value
 from sealcast.wire.limits import MAX_TEMPLATE_BYTES
 

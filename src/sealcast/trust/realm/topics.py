@@ -11,9 +11,10 @@ terms; a topic for all members gives both rights for good, unless something else
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
+from sealcast.model.dataclass import dataclass
 from sealcast.model.protection import Protection
 from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription

@@ -13,11 +13,12 @@ from __future__ import annotations
 import os
 import urllib.parse
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from sealcast.errors import Misuse
+from sealcast.model.dataclass import dataclass
 
 ENVIRONMENT: Final = "SEALCAST_REGISTRY_URL"
 SCHEMES: Final = ("postgresql", "postgresql+psycopg")

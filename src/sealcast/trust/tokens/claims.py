@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sealcast.errors import FilterRejected, FrameRejected, Misuse, TokenRejected
 from sealcast.filters.remembered import CONDITION_BYTES, Remembered
+from sealcast.model.dataclass import dataclass
 from sealcast.model.names import NAME
 from sealcast.primitives.p256 import SIGNATURE_BYTES, Hash
 from sealcast.primitives.sign import PUBLIC_BYTES

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Final
 
 from sealcast.errors import Misuse
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.certificates.certificate import Trust
 from sealcast.trust.certificates.profile import CertificateReason, refused

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from sealcast.errors import CertificateRejected, FilterRejected, TokenRejected
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives.p256 import Hash, P256SigningKey, P256VerifyKey
 from sealcast.trust.certificates import certificate as certificates
 from sealcast.trust.certificates.certificate import Certificate, CertificateReason, Role, Trust

@@ -14,11 +14,11 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from sealcast.errors import CannotOpen, Corrupt, NotFound
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives import kdf
 from sealcast.primitives.aead import NONCE_BYTES, SealingKey
 from sealcast.primitives.secrets import KEY_BYTES, Secret

@@ -20,12 +20,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from sealcast.errors import CannotOpen, Misuse, Unavailable
 from sealcast.log import files
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives import passphrase
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.trust.vault import credentials, private, unlock_file

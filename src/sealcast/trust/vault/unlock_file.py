@@ -11,11 +11,11 @@ files need not be sealed again when an unlock key is wrapped.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sealcast.errors import CannotOpen, Corrupt, Misuse
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives import kdf
 from sealcast.primitives.encoding import joined
 from sealcast.primitives.secrets import KEY_BYTES, Secret
