@@ -21,8 +21,6 @@ from coincurve.flags import EC_UNCOMPRESSED
 
 from sealcast.errors import Bug
 from sealcast.primitives.groups import Element, Exponent, refused
-from sealcast.primitives.sswu import hash_to_curve
-from sealcast.primitives.sswu_many import hash_many
 
 ORDER: Final = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 #: RFC 9380, section 3.1: a tag names the application, its version and the suite.
@@ -39,11 +37,16 @@ class Secp256k1:
     order: Final = ORDER
     wire_bytes: Final = _WIRE
 
+    # Whoever holds keys of this curve imports it, and few of these hash: gmpy2 is imported by those.
     def hash(self, data: bytes) -> Element:
+        from sealcast.primitives.sswu import hash_to_curve
+
         x, y = hash_to_curve(data, TAG)
         return Element(x.to_bytes(32, "big") + y.to_bytes(32, "big"))
 
     def hash_many(self, data: Sequence[bytes]) -> list[Element]:
+        from sealcast.primitives.sswu_many import hash_many
+
         return list(map(Element, hash_many(data, TAG)))
 
     def random(self) -> Element:

@@ -10,7 +10,6 @@ message's own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +19,7 @@ import pyarrow as pa
 
 from sealcast.errors import EventRejected, Misuse
 from sealcast.model import moments
+from sealcast.model.dataclass import dataclass
 from sealcast.model.event import MAX_PAYLOAD_BYTES
 from sealcast.model.schema import Attribute, Type
 from sealcast.wire.cbor import is_utf8
@@ -83,7 +83,7 @@ def decode_joined(layout: MessageLayout, buffer: bytes, lengths: Ints) -> Decode
     cells = [_cell(layout, fixed, j, present[j], bad) for j in range(len(layout.schema.attributes))]
     variable = _variable_lengths(layout, fixed, cells, lengths, bad)
     segments = _Segments(layout, buffer, lengths, variable, bad)
-    if _check_text(layout, segments, bad):
+    if _check_text(layout, segments, bad) | _check_kinds(layout, buffer, lengths, variable, segments, bad):
         segments = _Segments(layout, buffer, lengths, variable, bad)
     arrays = [
         _array(layout, j, cells[j], present[j] & bad.good, segments) for j in range(len(layout.schema.attributes))
@@ -122,13 +122,23 @@ def _fixed_parts(layout: MessageLayout, buffer: bytes, lengths: Ints, bad: _Bad)
     width = layout.fixed_bytes
     bad.fail(lengths < width, f"shorter than the {width} bytes that every message of this schema has")
     bad.fail(lengths > MAX_MESSAGE_BYTES, f"longer than the {MAX_MESSAGE_BYTES} bytes allowed")
-    fixed = np.zeros((len(lengths), width), dtype=np.uint8)
-    if bad.good.any():
-        starts = np.cumsum(lengths) - lengths
-        windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(buffer, dtype=np.uint8), width)
-        fixed[bad.good] = windows[starts[bad.good]]
+    starts = np.cumsum(lengths) - lengths
+    if bad.good.all() and len(lengths):
+        fixed = _taken(buffer, starts, width)
+    else:
+        fixed = np.zeros((len(lengths), width), dtype=np.uint8)
+        fixed[bad.good] = _taken(buffer, starts[bad.good], width)
     bad.fail(fixed[:, 0] != 0, "does not start with a zero byte")
     return fixed
+
+
+def _taken(buffer: bytes, starts: Ints, width: int) -> Bytes:
+    """So many bytes from each of these places, a row each."""
+    if not starts.size or not width:
+        return np.zeros((starts.size, width), dtype=np.uint8)
+    # An element of so many bytes is copied in one go, a row of as many elements one by one: a tenth of the cost.
+    windows: Cells = np.ndarray((len(buffer) - width + 1,), f"V{width}", buffer, strides=(1,))
+    return windows[starts].view(np.uint8).reshape(-1, width)
 
 
 def _presence(layout: MessageLayout, fixed: Bytes, bad: _Bad) -> npt.NDArray[np.bool_]:
@@ -204,7 +214,7 @@ class _Segments:
 
 
 def _check_text(layout: MessageLayout, segments: _Segments, bad: _Bad) -> bool:
-    """Whether there were rows whose strings are not UTF-8 or whose content type is none; they are bad now."""
+    """Whether there were rows whose strings are not UTF-8; they are bad now."""
     count = len(bad.good)
     found = False
     for at, column in enumerate(layout.string_columns):
@@ -214,12 +224,33 @@ def _check_text(layout: MessageLayout, segments: _Segments, bad: _Bad) -> bool:
         except pa.ArrowInvalid:
             rows = np.fromiter((not is_utf8(t) for t in texts.to_pylist()), dtype=np.bool_, count=count)
             found |= bad.fail(rows, _about(layout.schema.attributes[column], "is not UTF-8"))
+    return found
+
+
+def _check_kinds(
+    layout: MessageLayout, buffer: bytes, lengths: Ints, variable: Ints, segments: _Segments, bad: _Bad
+) -> bool:
+    """Whether there were rows whose content type is none; they are bad now."""
+    only = _only_kind(layout, buffer, lengths, variable) if bad.good.all() and len(lengths) else None
+    if only is not None and _is_content_type(only):
+        return False
     kinds = segments.column(-2)
     wrong = [kind for kind in pc.unique(kinds).to_pylist() if not _is_content_type(kind)]
-    if wrong:
-        rows = pc.is_in(kinds, pa.array(wrong, pa.binary())).to_numpy(zero_copy_only=False)
-        found |= bad.fail(rows, "its content type is not 1 to 255 printable ASCII characters")
-    return found
+    if not wrong:
+        return False
+    rows = pc.is_in(kinds, pa.array(wrong, pa.binary())).to_numpy(zero_copy_only=False)
+    return bad.fail(rows, "its content type is not 1 to 255 printable ASCII characters")
+
+
+def _only_kind(layout: MessageLayout, buffer: bytes, lengths: Ints, variable: Ints) -> bytes | None:
+    """The content type that all of these messages have, as most batches do; None where they differ. Comparing costs a
+    tenth of putting them together in a column."""
+    width = int(variable[0, -2])
+    if not width or (variable[:, -2] != width).any():
+        return None
+    ends = np.cumsum(lengths) - variable[:, -1]
+    kinds = _taken(buffer, ends - width, width)
+    return kinds[0].tobytes() if bool((kinds == kinds[0]).all()) else None
 
 
 def _array(layout: MessageLayout, column: int, cell: Cells, valid: Bools, segments: _Segments) -> pa.Array:

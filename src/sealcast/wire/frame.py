@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Final, NamedTuple
 
@@ -28,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.errors import FrameRejected, Misuse
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives.aead import DEFAULT_KEY_BITS, NONCE_BYTES
 from sealcast.primitives.merkle import HASH_BYTES
 from sealcast.wire import cbor, cose, headers, limits, traceparent
@@ -275,13 +275,21 @@ def split_body(body: bytes, count: int) -> FrameBody:
 
 def only_message(body: bytes) -> bytes:
     """The message of a body of one: where each event is signed by itself, this is what there is most of."""
-    length = int.from_bytes(body[4:8], "little")
-    if body[:4] != _ONE or not 0 < length <= limits.MAX_MESSAGE_BYTES:
-        raise cbor.refused(f"a body of 1 event starts with its length, 1 to {limits.MAX_MESSAGE_BYTES}")
-    begin = len(body) - length
-    if body[8:begin] != byte_string_head(length):
-        raise cbor.refused("the length of a body is not that of its message")
-    return body[begin:]
+    # A body that is so long begins in one way: its length says that of its message, and that is said twice.
+    opening = _opening_of_one(len(body))
+    if not opening or not body.startswith(opening):
+        raise cbor.refused(f"a body of 1 event starts with its length, 1 to {limits.MAX_MESSAGE_BYTES}, said twice")
+    return body[len(opening) :]
+
+
+@lru_cache(4096)
+def _opening_of_one(size: int) -> bytes:
+    """What a body of one message, of so many bytes in all, begins with; nothing where none is that long."""
+    for head in (1, 2, 3, 5):
+        length = size - len(_ONE) - 4 - head
+        if 0 < length <= limits.MAX_MESSAGE_BYTES and len(byte_string_head(length)) == head:
+            return _ONE + length.to_bytes(4, "little") + byte_string_head(length)
+    return b""
 
 
 # --- inside -------------------------------------------------------------------------------------
