@@ -1,4 +1,13 @@
-"""What all tests share: one Spark session, started only when a test asks for it."""
+"""What all tests share: what runs when, and one Spark session, started only when a test asks for it.
+
+    make check    neither `heavy` nor `soak`: seconds a file, no Spark, no server. Before every commit.
+    make test     all but `soak`. Every claim has a case here, as small as it can be and still fail. Before every merge.
+    make soak     `soak`: many kills, many events, whole matrices, pages that start Spark again and again. Overnight.
+
+`HEAVY` below names what is heavy. What is `soak` says so at the test, or is named with its reason in `tests/long.py`:
+no test is in neither run, and whatever is long has something short beside it. Tests that run in both, with few
+examples or with many, have their numbers from `tests/effort.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +20,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests import effort
+from tests.effort import tries_more
+from tests.long import is_long, unfit
 from tests.trust.places import place as place
 from tests.trust.postgres import postgres as postgres
 
@@ -68,6 +80,7 @@ HEAVY = (
     "groupkeys/test_plans.py",
     "log/test_carried_conformance.py",
     "log/test_carried_journal.py",
+    "log/test_carried_layered.py",
     "log/test_carried_pieces.py",
     "log/test_carried_run.py",
     "log/test_carried_served.py",
@@ -134,13 +147,22 @@ HEAVY = (
 STARTS = {"spark", "postgres", "place"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("markexpr") == "soak":
+        effort.soak()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     def rank(item: pytest.Item) -> int:
         path = item.path.as_posix()
         return next((n for n, part in enumerate(LONGEST_FIRST) if f"tests/{part}" in path), len(LONGEST_FIRST))
 
     items.sort(key=rank)  # stable: within a file, the order stays
+    if not any("::" in argument for argument in config.args) and (stale := unfit([item.nodeid for item in items])):
+        raise pytest.UsageError(f"tests/long.py names what is not there: {stale}")
     for item in items:
+        if is_long(item.nodeid) or tries_more(item):
+            item.add_marker(pytest.mark.soak)
         if any(f"tests/{part}" in item.path.as_posix() for part in HEAVY) or not STARTS.isdisjoint(_fixtures(item)):
             item.add_marker(pytest.mark.heavy)
 
@@ -186,7 +208,7 @@ def closed_steps() -> Iterator[None]:
     steps = sys.modules.get("sealcast.protections.steps")
     if steps is not None:
         steps._open.cache_clear()
-        steps._realm.cache_clear()
+        steps.realm_of.cache_clear()
     gc.collect()
 
 

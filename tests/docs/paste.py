@@ -80,6 +80,12 @@ def blocks(document: Path) -> list[Block]:
     return [Block(tag, text) for _, tag, text in _FENCE.findall(document.read_text())]
 
 
+def commands_of(block: Block) -> list[str]:
+    """What is typed of a block for the shell; the text of a console block without its answers."""
+    texts = [command for command, _ in _SAID.findall(block.text)] if block.tag == "console" else [block.text]
+    return [text for text in texts if text]
+
+
 def documents() -> list[Path]:
     """Every document that a reader may paste from."""
     rooms = (ROOT / "docs", ROOT / "examples", ROOT / "src")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -58,6 +60,14 @@ def test_the_examples_say_what_they_should() -> None:
     (deliveries, encryptions) = (int(number.replace(",", "")) for number in re.findall(r"[\d,]+", lines[5]))
     assert encryptions < deliveries / 10, "group keys save encryptions, as the example says"
     assert all(entry.is_symlink() for entry in pasted.place.iterdir()), "an example leaves nothing behind"
+
+
+def test_the_example_without_brokers_says_what_it_should() -> None:
+    """It needs no Spark, so that an example runs every day."""
+    done = subprocess.run([sys.executable, EXAMPLES / "wards.py"], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    for line, pattern in zip(done.stdout.splitlines(), SAYS["wards.py"], strict=True):
+        assert re.fullmatch(pattern, line), line
 
 
 def test_every_program_is_tried_and_listed() -> None:

@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.filters.cases import evaluate_case, evaluate_cases
+from tests.effort import examples
 
 
 def answer(text: str, **attributes: Any) -> Any:
@@ -100,7 +101,7 @@ def test_a_payload_may_come_along() -> None:
     assert evaluate_case(json.dumps(case | {"payload": "no XML"})) == {"result": None}
 
 
-@settings(max_examples=300, deadline=None)
+@examples(60, soak=300)
 @given(
     st.one_of(
         st.text(),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import FilterRejected
@@ -17,6 +17,7 @@ from sealcast.filters.parse import parse
 from sealcast.filters.satisfy import impossible
 from sealcast.filters.tree import Compare, Comparison, Literal, Name, Or
 from sealcast.model import Schema
+from tests.effort import examples
 
 TRADES = Schema.from_json(
     json.loads(
@@ -319,7 +320,7 @@ _FILTERS = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@examples(100, soak=500)
 @given(_FILTERS)
 def test_no_filter_is_called_impossible_that_matches_something(text: str) -> None:
     condition = parse(text, _SMALL)

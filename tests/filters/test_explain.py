@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.explain import ExplainedPart, explain
 from sealcast.filters.parse import parse
 from sealcast.filters.tree import Value
+from tests.effort import examples
 from tests.filters.trees import rows, selectors
 
 EVENT: dict[str, Value] = {"price": 7, "region": "EU", "open": True}
@@ -73,7 +74,7 @@ def _leaves(part: ExplainedPart) -> list[ExplainedPart]:
     return [part] if not part.parts else [leaf for inner in part.parts for leaf in _leaves(inner)]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(40, soak=200)
 @given(selectors(), rows())
 def test_explains_the_answer_that_was_given(text: str, event: dict[str, Value]) -> None:
     condition = parse(text)
@@ -93,7 +94,7 @@ _SIMPLE = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(60, soak=300)
 @given(_SIMPLE, st.lists(st.sampled_from([True, False, None]), min_size=5, max_size=5), st.data())
 def test_what_did_not_decide_could_have_been_anything(
     text: str, truths: list[bool | None], data: st.DataObject

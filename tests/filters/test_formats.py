@@ -6,7 +6,7 @@ import itertools
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import FilterRejected
@@ -14,6 +14,7 @@ from sealcast.filters import limits
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.filters.xpath import Document
+from tests.effort import examples
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_a_path_of_what_is_no_string_is_unknown() -> None:
 _LEVELS = st.lists(st.sampled_from(["", "a", "b", "ab"]), min_size=1, max_size=5)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(100, soak=500)
 @given(st.lists(st.sampled_from(["", "a", "b", "+"]), max_size=4), st.booleans(), _LEVELS)
 def test_paths_agree_with_regular_expressions(levels: list[str], open_end: bool, actual: list[str]) -> None:
     wanted = [*levels, "#"] if open_end or not levels else levels

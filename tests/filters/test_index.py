@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import Misuse
@@ -22,6 +22,7 @@ from sealcast.filters.parse import parse
 from sealcast.filters.tree import And, Condition, In, Literal, Name
 from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.model.schema import Attribute, Schema, Type, Value
+from tests.effort import examples
 from tests.filters.worlds import Maker, World, columns_of, unpacked
 
 #: Every way of finding boxes must find the same: what the plan would never choose for so few is forced on it.
@@ -57,7 +58,7 @@ def differences(index: Index, world: World) -> np.ndarray:
 
 
 @pytest.mark.parametrize("chosen", PLANS)
-@settings(max_examples=25)
+@examples(5, soak=25)
 @given(seed=st.integers(0, 2**40))
 def test_agrees_with_the_reference(chosen: str, seed: int) -> None:
     world = Maker(seed).world(conditions=90, events=20)
@@ -81,7 +82,7 @@ def one_by_one(index: Index, world: World) -> np.ndarray:
 
 
 @pytest.mark.parametrize("chosen", PLANS)
-@settings(max_examples=25)
+@examples(5, soak=25)
 @given(seed=st.integers(0, 2**40))
 def test_one_event_at_a_time_matches_as_it_does_among_others(chosen: str, seed: int) -> None:
     world = Maker(seed).world(conditions=90, events=20)
@@ -310,7 +311,7 @@ def test_a_missing_column_is_the_callers_error() -> None:
 # --- changed tables -----------------------------------------------------------------------------
 
 
-@settings(max_examples=30)
+@examples(10, soak=30)
 @given(seed=st.integers(0, 2**40))
 def test_a_changed_table_answers_as_a_fresh_one(seed: int) -> None:
     maker = Maker(seed)

@@ -22,6 +22,7 @@ from sealcast.filters.labels.grid import Grid
 from sealcast.filters.parse import parse
 from sealcast.filters.tree import Condition
 from sealcast.model.schema import Attribute, Schema, Type, Value
+from tests.effort import examples
 from tests.filters.worlds import Maker, columns_of
 
 SCHEMA = Schema(
@@ -119,7 +120,7 @@ def test_texts(filter_text: str) -> None:
     agree_on(filter_text, "s")
 
 
-@settings(max_examples=300, deadline=None)
+@examples(25, soak=300)
 @given(st.integers(0, 2**32))
 def test_agrees_with_the_reference_in_random_worlds(seed: int) -> None:
     world = Maker(seed).world(conditions=8, events=12)
@@ -134,7 +135,7 @@ def test_agrees_with_the_reference_in_random_worlds(seed: int) -> None:
             assert compiled.matches(labels) is (evaluate(condition, event) is True), (condition, event)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(25, soak=100)
 @given(st.integers(0, 2**32))
 def test_conjunctions_of_several_attributes(seed: int) -> None:
     random = Random(seed)
@@ -194,7 +195,7 @@ def fewest(grid: Grid, places: set[int]) -> int:
     return below(0, 0)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(25, soak=100)
 @given(st.integers(1, 40), st.sets(st.integers(0, 39)))
 def test_any_set_of_places(count: int, places: set[int]) -> None:
     grid, places = Grid("x", 0, 1, count), {p for p in places if p < count}
@@ -203,7 +204,7 @@ def test_any_set_of_places(count: int, places: set[int]) -> None:
     assert len(blocks) == fewest(grid, places)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(40, soak=200)
 @given(st.lists(st.text(st.sampled_from("aoz\x7f\x80é\U0010ffff"), max_size=3), min_size=2, max_size=6), st.data())
 def test_subtrees_of_texts_are_as_few_as_can_be(bounds: list[str], data: st.DataObject) -> None:
     cuts = sorted(set(bounds))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.filters.like import compile_like
+from tests.effort import examples
 
 
 def by_the_book(pattern: str, text: str) -> bool:
@@ -26,14 +27,14 @@ _PATTERNS = st.text("ab%_", max_size=10) | st.text("a%_\N{CARROT}\n", max_size=1
 _SUBJECTS = st.text("ab", max_size=10) | st.text("a\N{CARROT}\n", max_size=12)
 
 
-@settings(max_examples=1_000, deadline=None)
+@examples(200, soak=1_000)
 @given(_PATTERNS, _SUBJECTS)
 def test_agrees_with_the_definition(pattern: str, text: str) -> None:
     compiled = compile_like(pattern, None)
     assert compiled.matches(text) is by_the_book(pattern, text)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(60, soak=300)
 @given(_PATTERNS, _SUBJECTS)
 def test_what_tries_and_hashes_rely_on(pattern: str, text: str) -> None:
     compiled = compile_like(pattern, None)
@@ -45,7 +46,7 @@ def test_what_tries_and_hashes_rely_on(pattern: str, text: str) -> None:
         assert compiled.matches(text) is text.startswith(compiled.prefix)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(60, soak=300)
 @given(st.text("ab%_!", max_size=8))
 def test_everything_escaped_is_itself(text: str) -> None:
     escaped = "".join("!" + char if char in "%_!" else char for char in text)

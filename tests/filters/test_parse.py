@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import FilterRejected
@@ -37,6 +37,7 @@ from sealcast.filters.tree import (
     XPath,
 )
 from sealcast.filters.unparse import unparse
+from tests.effort import examples
 from tests.filters.trees import conditions
 
 A, B, C = Name("a"), Name("b"), Name("c")
@@ -336,7 +337,7 @@ def test_deep_or_endless_text_is_refused_quickly(hostile: str) -> None:
 # --- there and back -----------------------------------------------------------------------------
 
 
-@settings(max_examples=400, deadline=None)
+@examples(80, soak=400)
 @given(conditions())
 def test_what_is_printed_is_read_back(condition: object) -> None:
     text = unparse(condition)  # type: ignore[arg-type]
@@ -354,7 +355,7 @@ _FRAGMENTS = st.sampled_from([
 # fmt: on
 
 
-@settings(max_examples=500, deadline=None)
+@examples(100, soak=500)
 @given(
     st.one_of(
         st.lists(_FRAGMENTS, max_size=25).map(" ".join), st.lists(_FRAGMENTS, max_size=12).map("".join), st.text()

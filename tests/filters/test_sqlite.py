@@ -6,12 +6,13 @@ import sqlite3
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.filters.unparse import unparse
+from tests.effort import examples
 from tests.filters.trees import COLUMNS, rows, selectors
 
 
@@ -31,7 +32,7 @@ def ask(database: sqlite3.Connection, events: Sequence[dict[str, object]], selec
     return [None if answer is None else bool(answer) for (answer,) in answers]
 
 
-@settings(max_examples=500, deadline=None)
+@examples(100, soak=500)
 @given(selector=selectors(), events=st.lists(rows(), min_size=3, max_size=3))
 def test_agrees_with_sqlite(database: sqlite3.Connection, selector: str, events: list[dict[str, object]]) -> None:
     condition = parse(selector)

@@ -8,7 +8,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import Misuse
@@ -17,6 +17,7 @@ from sealcast.filters.parse import parse
 from sealcast.filters.tree import Compare, Comparison, Condition, In, Literal, Name
 from sealcast.filters.vector.evaluator import FEW_ROWS, Evaluator
 from sealcast.model.schema import Attribute, Schema, Type, Value
+from tests.effort import examples
 from tests.filters.worlds import Maker, columns_of
 
 SCHEMA = Schema(
@@ -39,7 +40,7 @@ def true_of(condition: Condition | str, event: dict[str, Value], payload: bytes 
     return found
 
 
-@settings(max_examples=150)
+@examples(37, soak=150)
 @given(st.integers(0, 2**40))
 def test_agrees_with_the_reference_on_all_rows_and_on_some(seed: int) -> None:
     maker = Maker(seed)

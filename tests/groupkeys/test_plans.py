@@ -8,13 +8,14 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.filters import bits
 from sealcast.groupkeys import GroupKey, KeyPlan, KeyRef, Naive, PairKey
 from sealcast.groupkeys.catalog import ALGORITHMS, Setting, make
 from sealcast.groupkeys.interface import TableKey, holders_of
+from tests.effort import examples
 from tests.groupkeys import groups as of_tests
 from tests.groupkeys.groups import popular
 from tests.groupkeys.security import check
@@ -45,8 +46,8 @@ def packed(rows: list[frozenset[int]]) -> bits.Words:
 
 
 @EVERY
+@examples(5, soak=15)
 @given(rows=groups, order=st.randoms(use_true_random=False))
-@settings(max_examples=15)
 def test_every_member_and_nobody_else_is_served(
     name: str, setting: Setting, rows: list[frozenset[int]], order: random.Random
 ) -> None:

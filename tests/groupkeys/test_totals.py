@@ -18,6 +18,7 @@ from sealcast.groupkeys.clusters import by_rule
 from sealcast.groupkeys.key_tree import KeyTree
 from sealcast.groupkeys.naive import Naive
 from sealcast.groupkeys.simple import Simple
+from tests.effort import examples
 from tests.groupkeys import plain
 from tests.groupkeys.groups import packed, popular
 
@@ -89,7 +90,7 @@ def test_totals_agree_on_anything(name: str, data: st.DataObject) -> None:
 
 
 @given(n=st.integers(1, 300), cache=st.integers(0, 5000))
-@settings(max_examples=300)
+@examples(60, soak=300)
 def test_the_number_of_clusters_is_the_floor_of_the_first_root(n: int, cache: int) -> None:
     assert by_rule(n, cache) == plain.number_of_clusters(n, cache)
 

@@ -31,6 +31,7 @@ from sealcast.lab.match import MatchOutcome, match
 from sealcast.lab.match_input import Asked, GivenEvent, Inputs, read
 from sealcast.model import Event, Schema
 from tests.clients.pump import pump
+from tests.effort import seeds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -187,7 +188,7 @@ def pairs(outcome: MatchOutcome) -> set[tuple[object, object]]:
 # --- agreement ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(range(4), daily=1))
 def test_match_agrees_with_brute_force(spark: SparkSession, seed: int) -> None:
     world = World(seed)
     asked = [world.condition() for _ in range(120)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.control.at_hand import services_at_hand
@@ -27,6 +27,7 @@ from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.tokens.claims import Token, parse
 from sealcast.wire import cbor
+from tests.effort import examples
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})
 PLAIN, OTHER = bytes(15) + b"\1", bytes(15) + b"\2"
@@ -131,7 +132,7 @@ def test_a_broker_that_lies_makes_only_so_many_topics_secure(
 few = st.sampled_from([bytes(15) + bytes([n]) for n in range(4)])
 
 
-@settings(max_examples=100, deadline=None)
+@examples(25, soak=100)
 @given(st.lists(st.tuples(st.sampled_from(("list", "error", "served", "subscribe", "plain", "forged")), few)))
 def test_what_is_secure_stays_secure_and_has_no_plain_subscriptions(
     broker: Certificate, said: list[tuple[str, bytes]]

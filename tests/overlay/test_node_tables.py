@@ -151,7 +151,7 @@ def test_a_turn_that_was_altered_is_not_folded(world: World, tmp_path: Path) -> 
     log.close()
     forged = TableLog(world.realm, world.topic, world.realm.broker("b0"))
     forged._annals._place = tmp_path
-    forged.append(turns[0])
+    forged.append(turns[0], 0)
     forged._annals.close()
     honest = TableLog(world.realm, world.topic, world.realm.broker("b1"))
     honest._annals._place = tmp_path

@@ -72,7 +72,7 @@ def test_what_each_protection_lacks_is_listed() -> None:
         "endpoint": [],
         "payload": ["readers"],
         "searchable": ["readers", "templates", "wider domains"],
-        "layered": ["readers", "replay", "schema", "spark-write", "templates"],
+        "layered": ["readers", "replay", "spark-write", "templates", "wider domains"],
         "attribute": ["brokers", "readers", "replay", "schema"],
     }
 

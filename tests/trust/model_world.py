@@ -87,7 +87,7 @@ class World:
             publisher.close()
         self._publishers.clear()
         steps._open.cache_clear()
-        steps._realm.cache_clear()
+        steps.realm_of.cache_clear()
         gates._gate.cache_clear()
         gates._trust.cache_clear()
         self._read = {topic: [] for topic in TOPICS}

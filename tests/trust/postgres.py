@@ -135,7 +135,7 @@ class Server:
         """As the server's administrator."""
         options = f"-csearch_path={schema}" if schema else ""
         arguments = {"user": USER, "password": PASSWORD, "dbname": "postgres", "options": options, "autocommit": True}
-        return psycopg.connect(host="127.0.0.1", port=self.port, **{**arguments, **more})
+        return psycopg.connect(**{"host": "127.0.0.1", "port": self.port, **arguments, **more})
 
     def schema(self) -> str:
         """A new one."""

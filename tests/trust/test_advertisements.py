@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.control.discovery import advertisements
@@ -21,6 +21,7 @@ from sealcast.errors import Corrupt, FilterRejected, Misuse
 from sealcast.trust.certificates.certificate import Role
 from sealcast.trust.realm.changes import Right
 from sealcast.wire import cbor
+from tests.effort import examples
 from tests.trust.advertising import HOUR, SCHEMA, bent_advertisements, by_hand, topic
 from tests.trust.control_world import NOW, REALM, SECOND, Undecided
 from tests.trust.tampering import Cast
@@ -76,7 +77,7 @@ def test_every_reason_is_reached() -> None:
 
 
 @given(st.data())
-@settings(max_examples=100)
+@examples(25, soak=100)
 def test_no_flipped_bit_passes(data: st.DataObject) -> None:
     bent = bytearray(_SIGNED)
     at = data.draw(st.integers(0, len(bent) * 8 - 1))

@@ -29,6 +29,7 @@ from sealcast.trust.realm.changes import (
     RotateTopic,
 )
 from sealcast.trust.realm.machine import EMPTY, Fold, RealmState
+from tests.effort import examples
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 100}]})
 NAMES, TOPICS = ("alice", "bob", "broker"), ("quotes", "orders")
@@ -117,7 +118,7 @@ def admitted(wanted: list[tuple[Change, int]]) -> tuple[list[tuple[int, int, Cha
 
 
 @given(HISTORIES)
-@settings(max_examples=150)
+@examples(37, soak=150)
 def test_spans_say_what_every_version_says_itself(wanted: list[tuple[Change, int]]) -> None:
     made, states = admitted(wanted)
     found = audit.history(made)
@@ -133,7 +134,7 @@ def test_spans_say_what_every_version_says_itself(wanted: list[tuple[Change, int
 
 
 @given(HISTORIES, st.integers(0, 120))
-@settings(max_examples=100)
+@examples(25, soak=100)
 def test_a_time_is_the_version_that_was_in_force_then(wanted: list[tuple[Change, int]], at_us: int) -> None:
     made, states = admitted(wanted)
     found = audit.history(made)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sealcast.control.budgets import SECOND_US, Allowance, Budgets
 from sealcast.errors import Misuse
+from tests.effort import examples
 
 SMALL = Allowance(per_second=10, burst=5, base_delay_us=1_000, max_delay_us=64_000, forgive_us=SECOND_US)
 
@@ -29,7 +30,7 @@ class Bucket:
 
 
 @given(st.lists(st.integers(0, 400_000), max_size=80))
-@settings(max_examples=100)
+@examples(25, soak=100)
 def test_a_budget_is_the_textbooks_token_bucket(gaps: list[int]) -> None:
     budgets, bucket, now = Budgets(SMALL), Bucket(SMALL, 0), 0
     for gap in gaps:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import CertificateRejected, Misuse
@@ -20,6 +20,7 @@ from sealcast.trust.certificates import profile
 from sealcast.trust.certificates.certificate import CertificateReason, Role, Trust, renewal_due
 from sealcast.trust.certificates.lists import RevocationReason, Revoked
 from sealcast.trust.certificates.revocation import NOTHING_REVOKED, Cause, RevocationView
+from tests.effort import examples
 from tests.trust.certified import (
     DAY,
     NOW,
@@ -121,7 +122,7 @@ def test_no_single_bit_can_be_flipped() -> None:
             believing.verify(bytes(bent), NOW, NOTHING_REVOKED)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(40, soak=200)
 @given(
     st.binary(max_size=80)
     | st.builds(lambda at, new: GOOD[:at] + new + GOOD[at + 1 :], st.integers(0, 600), st.binary(max_size=4))

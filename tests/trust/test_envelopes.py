@@ -34,6 +34,7 @@ from sealcast.primitives.hpke import KemKey
 from sealcast.primitives.p256 import P256SigningKey
 from sealcast.primitives.secrets import Secret
 from sealcast.trust.certificates.certificate import Certificate, Trust
+from tests.effort import examples
 from tests.trust.control_world import REALM, SECOND
 from tests.trust.tampering import Case, Cast, bent_envelopes, padded
 
@@ -96,7 +97,7 @@ def test_why_a_certificate_was_refused_is_kept() -> None:
 
 
 @given(st.data())
-@settings(max_examples=150)
+@examples(37, soak=150)
 def test_no_flipped_bit_passes(data: st.DataObject) -> None:
     sealed = bytearray(_SEALED)
     at = data.draw(st.integers(0, len(sealed) * 8 - 1))
@@ -109,7 +110,7 @@ _SEALED = Case.of(CAST).envelope()
 
 
 @given(st.binary(max_size=400))
-@settings(max_examples=150)
+@examples(37, soak=150)
 def test_noise_is_refused_and_nothing_else(noise: bytes) -> None:
     for data in (noise, Case.of(CAST).outside(noise), Case.of(CAST).padded(lambda _: padded(noise))):
         with pytest.raises(EnvelopeRejected):

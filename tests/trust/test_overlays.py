@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import Corrupt, Misuse, NotFound, ParameterRejected, Rejected, SealcastError
@@ -36,6 +36,7 @@ from sealcast.trust.realm.changes import (
 )
 from sealcast.trust.realm.machine import EMPTY, Fold, RealmState, apply, apply_all
 from sealcast.trust.realm.overlays import MAX_BROKER_DEPTH, Overlay
+from tests.effort import examples
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 100}]})
 BROKERS = [f"b{i}" for i in range(6)]
@@ -117,7 +118,7 @@ class Walker:
                 self.at[who] = broker
 
 
-@settings(max_examples=150, deadline=None)
+@examples(37, soak=150)
 @given(st.lists(MOVES, max_size=25))
 def test_the_rules_agree_with_walking_and_a_generation_begins_when_anybodys_way_changes(moves: list[Change]) -> None:
     walker, fold = Walker(), Fold(BARE)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import FilterRejected
@@ -17,6 +17,7 @@ from sealcast.filters.tree import And
 from sealcast.model.schema import Attribute, Schema, Type, Value
 from sealcast.trust.realm.templates import EVERYTHING, MAX_TAGS, Tag, Template
 from sealcast.wire.limits import MAX_TEMPLATE_BYTES
+from tests.effort import examples
 from tests.filters.worlds import columns_of
 
 SCHEMA = Schema(
@@ -123,7 +124,7 @@ GLOBS = st.text("ab.*-", min_size=1, max_size=8)
 NAMES = st.text("ab.-", min_size=1, max_size=10)
 
 
-@settings(max_examples=500)
+@examples(100, soak=500)
 @given(GLOBS, NAMES)
 def test_globs_match_what_fnmatch_does(glob: str, name: str) -> None:
     assert Template.parse(glob).admits_topic(name) == fnmatch.fnmatchcase(name, glob)
@@ -218,7 +219,7 @@ TAGS = st.dictionaries(st.sampled_from(sorted(VALUES)), st.none(), min_size=1, m
 )
 
 
-@settings(max_examples=200)
+@examples(40, soak=200)
 @given(TAGS, st.lists(EVENTS, min_size=1, max_size=8))
 def test_reference_tree_and_vector_agree(tags: dict[str, str | None], events: list[dict[str, Value]]) -> None:
     template = Template("*", tuple(Tag(n, v) for n, v in tags.items()))
@@ -229,7 +230,7 @@ def test_reference_tree_and_vector_agree(tags: dict[str, str | None], events: li
     assert template.admits_rows(columns_of(SCHEMA, events), SCHEMA).tolist() == expected
 
 
-@settings(max_examples=200)
+@examples(40, soak=200)
 @given(TAGS, TAGS, st.lists(EVENTS, max_size=8))
 def test_what_meets_admits_what_both_do(
     one: dict[str, str | None], other: dict[str, str | None], events: list[dict[str, Value]]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import Misuse, TokenRejected
@@ -23,6 +23,7 @@ from sealcast.trust.tokens import claims as wire
 from sealcast.trust.tokens import token as tokens
 from sealcast.trust.tokens.token import TokenGate, TokenReason
 from sealcast.wire import cbor
+from tests.effort import examples
 from tests.trust import token_world as world
 from tests.trust.token_judge import judged, topic_of, verify
 from tests.trust.token_world import NOW, SECOND, frame_key, gate, mint, topic
@@ -183,7 +184,7 @@ def test_no_center_mints_what_no_broker_takes(changed: dict[str, Any]) -> None:
         mint(**changed)
 
 
-@settings(max_examples=100)
+@examples(25, soak=100)
 @given(
     subject=st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", fullmatch=True),
     rights=st.sets(st.sampled_from(Right), min_size=1).map(frozenset),
@@ -220,7 +221,7 @@ def test_round_trip(
     assert (read.claims, read.hash) == (said, hash)
 
 
-@settings(max_examples=300)
+@examples(60, soak=300)
 @given(st.one_of(st.binary(max_size=600), st.tuples(st.integers(0, 385), st.binary(max_size=8))))
 def test_whatever_comes_is_taken_apart_or_refused(given_: bytes | tuple[int, bytes]) -> None:
     """Noise, and a good token with noise written over some of it: a refusal is the only failure."""

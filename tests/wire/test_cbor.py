@@ -8,12 +8,13 @@ from pathlib import Path
 
 import cbor2
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import FrameRejected, Misuse
 from sealcast.wire import cbor
 from sealcast.wire.cbor import TaggedValue
+from tests.effort import examples
 
 # Of RFC 8949, appendix A: value and encoding, as far as our subset goes.
 EXAMPLES: list[tuple[object, str]] = [
@@ -116,7 +117,7 @@ def test_a_second_implementation_reads_what_we_write(value: object) -> None:
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=300)
+@examples(60, soak=300)
 def test_whatever_is_read_is_written_the_same_and_the_rest_is_refused(data: bytes) -> None:
     try:
         value = cbor.decode(data, tags=frozenset(range(32)))

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import EventRejected, Misuse
 from sealcast.model.schema import Attribute, Schema, Type
 from sealcast.wire import domain
 from sealcast.wire.records import arrow_schema, check_domain
+from tests.effort import examples
 from tests.wire.schemas import physical, schemas
 
 
@@ -44,7 +45,7 @@ def cases(draw: st.DrawFn) -> tuple[Schema, list[dict[str, Any]]]:
 
 
 @given(cases())
-@settings(max_examples=300)
+@examples(60, soak=300)
 def test_decides_as_parse_does(case: tuple[Schema, list[dict[str, Any]]]) -> None:
     schema, rows = case
     assert by_columns(schema, rows) == by_parse(schema, rows)

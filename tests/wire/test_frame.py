@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import CannotOpen, FrameRejected, Misuse
 from sealcast.wire import cbor, cose, frame, limits
 from sealcast.wire.frame import Header
+from tests.effort import examples
 from tests.wire.frames import Publisher, messages
 
 ALICE = Publisher()
@@ -63,14 +64,14 @@ def test_every_cut_is_noticed() -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300)
+@examples(60, soak=300)
 def test_noise_is_no_frame(data: bytes) -> None:
     with pytest.raises(FrameRejected):
         frame.parse(data)
 
 
 @given(st.integers(0, len(DATA) - 1), st.binary(max_size=12), st.integers(0, 12))
-@settings(max_examples=400)
+@examples(80, soak=400)
 def test_nor_is_a_frame_with_something_else_spliced_in(at: int, insert: bytes, drop: int) -> None:
     data = DATA[:at] + insert + DATA[at + drop :]
     if data != DATA:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import FrameRejected
@@ -12,6 +12,7 @@ from sealcast.wire import cbor, cose, frame, frames
 from sealcast.wire.frame import Frame, Header
 from sealcast.wire.frames import Frames, parse_many
 from sealcast.wire.limits import MAX_EPOCH, MAX_EVENTS_PER_FRAME, MAX_SEQUENCE, MAX_TIME_MICROS, MAX_TOKEN_BYTES
+from tests.effort import examples
 from tests.wire.frames import Publisher, messages
 
 DATA = Publisher().publish(messages(1), sequence=40)
@@ -81,7 +82,7 @@ headers = st.builds(
     st.sampled_from([17, 23, 24, 255, 256, 70_000]),
     st.sampled_from([128, 192, 256]),
 )
-@settings(max_examples=150)
+@examples(37, soak=150)
 def test_every_header_is_read_alike(header: Header, token: int, size: int, bits: int) -> None:
     if any(0xD800 <= ord(c) < 0xE000 for c in header.publisher):
         return
@@ -91,7 +92,7 @@ def test_every_header_is_read_alike(header: Header, token: int, size: int, bits:
 
 
 @given(st.integers(0, len(DATA) - 1), st.binary(max_size=6), st.integers(0, 6))
-@settings(max_examples=300)
+@examples(60, soak=300)
 def test_what_is_bent_is_refused_alike(at: int, insert: bytes, drop: int) -> None:
     data = DATA[:at] + insert + DATA[at + drop :]
     compare(data, parse_many([data]))

@@ -15,6 +15,7 @@ from sealcast.errors import EventRejected
 from sealcast.model.schema import Attribute, Type
 from sealcast.wire.given import physical_column, physical_values
 from sealcast.wire.layout import ARROW_TYPES
+from tests.effort import examples
 from tests.wire.schemas import EPOCH, attributes, physical
 
 Said = list[object]
@@ -75,14 +76,14 @@ def near(attribute: Attribute) -> st.SearchStrategy[Any]:
 
 
 @given(attributes("a").flatmap(lambda a: st.tuples(st.just(a), st.lists(near(a) | anything, max_size=6))))
-@settings(max_examples=250)
+@examples(50, soak=250)
 def test_values_of_any_type(case: tuple[Attribute, list[Any]]) -> None:
     attribute, values = case
     assert together(physical_values(attribute, values)) == one_by_one(attribute, values)
 
 
 @given(attributes("a").flatmap(lambda a: st.tuples(st.just(a), st.lists(near(a), max_size=12))))
-@settings(max_examples=150)
+@examples(37, soak=150)
 def test_values_of_the_attributes_own_type(case: tuple[Attribute, list[Any]]) -> None:
     attribute, values = case
     assert together(physical_values(attribute, values)) == one_by_one(attribute, values)

@@ -16,6 +16,7 @@ from sealcast.model.rejection import Reason, Rejection
 from sealcast.wire import cbor, hops, limits, notifications, typed
 from sealcast.wire.hops import FrameRef, HopPiece
 from sealcast.wire.notifications import Core, LayeredEntry
+from tests.effort import examples
 
 CORE = Core(bytes(range(16)), 7, b"body")
 WIDTH = 33
@@ -46,7 +47,7 @@ def test_entries_are_read_as_they_were_written(given_entries: tuple[LayeredEntry
     assert data == b"\0" + cbor.encode([[b"".join(e.tokens), e.key, e.final] for e in given_entries])
 
 
-@settings(max_examples=150, deadline=None)
+@examples(37, soak=150)
 @given(entries(), st.data())
 def test_altered_entries_are_refused_or_other_entries(
     given_entries: tuple[LayeredEntry, ...], data: st.DataObject
@@ -61,7 +62,7 @@ def test_altered_entries_are_refused_or_other_entries(
     assert read != given_entries and notifications.encode_entries(read) == bytes(raw)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(60, soak=300)
 @given(entries(), st.data())
 def test_entries_are_read_as_the_general_reader_reads_them(
     given_entries: tuple[LayeredEntry, ...], data: st.DataObject
@@ -246,7 +247,7 @@ def test_a_piece_that_contradicts_itself_is_neither_written_nor_read(
         hops.parse(data)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(40, soak=200)
 @given(st.data())
 def test_no_altered_byte_is_ever_more_than_a_refusal(data: st.DataObject) -> None:
     raw = bytearray(hops.encode(a_piece()))

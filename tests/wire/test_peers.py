@@ -6,13 +6,14 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import FrameRejected, Misuse
 from sealcast.wire import cbor, limits, peers
 from sealcast.wire.annotations import annotated
 from sealcast.wire.peers import PeerMessage
+from tests.effort import examples
 from tests.vectors import make_peers as made
 from tests.wire.test_spec import SPEC
 
@@ -76,7 +77,7 @@ def test_what_is_written_is_read(source: int | None, target: int | None, body: p
     assert peers.parse(peers.encode(message)) == message
 
 
-@settings(max_examples=300)
+@examples(60, soak=300)
 @given(st.sampled_from(sorted(made.GOOD)), st.integers(0, 10_000), st.integers(1, 255))
 def test_a_changed_byte_is_refused_or_read_as_what_it_says(name: str, at: int, flip: int) -> None:
     data = bytearray(made.good(name))

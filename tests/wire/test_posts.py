@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import FrameRejected, Misuse
@@ -16,6 +16,7 @@ from sealcast.protections.layered import messages
 from sealcast.protections.layered.tree import MAX_LAYERS
 from sealcast.wire import cbor, limits, posts
 from sealcast.wire.posts import PostedFilter
+from tests.effort import examples
 from tests.vectors import make_posts as made
 
 VECTORS = json.loads(made.FILE.read_text())
@@ -67,7 +68,7 @@ def test_what_is_written_is_read(wanted: list[PostedFilter], fresh: bool, number
     assert (post.header.fresh, post.header.number, post.token) == (fresh, number, made.TOKEN)
 
 
-@settings(max_examples=300)
+@examples(60, soak=300)
 @given(st.integers(0, 10_000), st.integers(1, 255))
 def test_no_byte_of_a_post_can_be_changed(at: int, flip: int) -> None:
     good = made.post()

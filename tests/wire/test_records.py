@@ -9,7 +9,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import EventRejected, Misuse
@@ -18,6 +18,7 @@ from sealcast.model.schema import Attribute, Schema, Type
 from sealcast.primitives import merkle
 from sealcast.wire.limits import MAX_MESSAGE_BYTES
 from sealcast.wire.records import RecordCodec, arrow_schema, fresh_salts
+from tests.effort import examples
 from tests.wire.schemas import events, schemas
 
 ALL = Schema(tuple(Attribute(f"{t}", t) for t in Type))
@@ -49,7 +50,7 @@ def test_sha256_of_a_message_is_its_leaf_hash() -> None:
 
 
 @given(schemas.flatmap(lambda s: st.tuples(st.just(s), st.lists(events(s), max_size=8))))
-@settings(max_examples=150)
+@examples(37, soak=150)
 def test_comes_back_as_it_went_one_by_one_and_as_columns(case: tuple[Schema, list]) -> None:  # type: ignore[type-arg]
     schema, batch = case
     codec = RecordCodec(schema)
@@ -147,7 +148,7 @@ def test_a_batch_of_nothing_and_a_batch_of_nothing_good() -> None:
 
 
 @given(st.data())
-@settings(max_examples=300)
+@examples(60, soak=300)
 def test_both_readers_agree_on_altered_messages(data: st.DataObject) -> None:
     """The plain reader and the vectorised one: taken or refused alike, and what is taken encodes to the same bytes."""
     message = bytearray(data.draw(st.sampled_from([MESSAGE, EMPTY])))

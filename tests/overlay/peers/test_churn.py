@@ -53,12 +53,14 @@ def test_many_peers_with_churn(peers: int, changes: int, least: int) -> None:
 
 
 @pytest.mark.parametrize("dissemination", Dissemination)
-@pytest.mark.parametrize("hot_spots", [0, pytest.param(4, marks=pytest.mark.soak)])
-def test_two_attributes_with_churn(dissemination: Dissemination, hot_spots: int) -> None:
+@pytest.mark.parametrize(
+    ("hot_spots", "peers"), [(0, 70), *(pytest.param(each, 200, marks=pytest.mark.soak) for each in (0, 4))]
+)
+def test_two_attributes_with_churn(dissemination: Dissemination, hot_spots: int, peers: int) -> None:
     split = 2 if dissemination is Dissemination.ROUTING else 1
-    crowd = Crowd(200, 2, seed=2, settings=settings(dissemination), split=split, hot_spots=hot_spots, wire=True)
-    churn(crowd, changes=60, events=120)
-    check(crowd, least=100)
+    crowd = Crowd(peers, 2, seed=2, settings=settings(dissemination), split=split, hot_spots=hot_spots, wire=True)
+    churn(crowd, changes=peers * 3 // 10, events=120)
+    check(crowd, least=peers // 2)
 
 
 @pytest.mark.parametrize("seed", range(3, 7))

@@ -1,6 +1,7 @@
 """Credentials with the real scheme against brute force: what is opened is what the filter is true of (spec A.3).
 
 Every pair goes through keys, sealing, the routing test and opening, on both pairing libraries and in both profiles.
+The second library is for the soak: every day, test_scheme.py has each open what the other sealed.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from sealcast.protections.attribute.scheme import (
     Profile,
     TagKind,
 )
+from tests.effort import seeds
 from tests.protections.attribute.asked import SCHEMA, Asker, condition
 
 EPOCH = 3
@@ -72,7 +74,7 @@ def opened(opener: Opener, sealed: bytes) -> scheme.OpenedContent | None:
         return None
 
 
-@pytest.mark.parametrize(("library", "profile"), list(product(available(), Profile)), ids=str)
+@pytest.mark.parametrize(("library", "profile"), seeds(product(available(), Profile), daily=2), ids=str)
 def test_what_is_opened_is_what_the_filter_is_true_of(library: str, profile: Profile) -> None:
     topic, asker = Topic(library, profile), Asker(11)
     events = [asker.event() for _ in range(12)]
@@ -93,7 +95,7 @@ def test_what_is_opened_is_what_the_filter_is_true_of(library: str, profile: Pro
     assert 20 < found < 220
 
 
-@pytest.mark.parametrize("library", available())
+@pytest.mark.parametrize("library", seeds(available(), daily=1))
 def test_the_joint_space_agrees_with_the_filter(library: str) -> None:
     topic, asker = Topic(library, Profile.A, joint=True), Asker(12)
     events = [asker.event() for _ in range(6)]
@@ -120,7 +122,7 @@ def test_the_label_that_matched_is_found_by_its_tag() -> None:
     assert [label for label, hit in zip(labels, hits, strict=True) if hit] == matched and len(matched) == 2
 
 
-@pytest.mark.parametrize("library", available())
+@pytest.mark.parametrize("library", seeds(available(), daily=1))
 def test_keys_of_two_alternatives_do_not_mix(library: str) -> None:
     """One subscriber with two subscriptions does not open what matches half of each (paper, section 4.3)."""
     topic = Topic(library, Profile.A)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import CannotOpen, EventRejected, FilterRejected, Misuse
@@ -15,6 +15,7 @@ from sealcast.filters.labels import StringPlan, naming
 from sealcast.model.schema import Attribute, Schema, Type, Value
 from sealcast.protections.attribute.credentials import EventSpace
 from sealcast.protections.attribute.spaces import MAX_POSITIONS, TextSpace
+from tests.effort import examples, seeds
 from tests.filters.worlds import Maker
 from tests.protections.attribute.asked import SCHEMA, WARDS, Asker, condition
 
@@ -32,7 +33,7 @@ def opens(space: EventSpace, text: str, values: Mapping[str, Value]) -> bool:
 # --- agreement ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(range(5), daily=1))
 def test_credentials_agree_with_brute_force_on_100_000_pairs(seed: int) -> None:
     asker = Asker(seed)
     events = [asker.event() for _ in range(100)]
@@ -49,7 +50,7 @@ def test_credentials_agree_with_brute_force_on_100_000_pairs(seed: int) -> None:
     assert 0.1 < found / pairs < 0.9  # both happen
 
 
-@settings(max_examples=150, deadline=None)
+@examples(37, soak=150)
 @given(st.integers(0, 2**32))
 def test_credentials_agree_with_brute_force_in_any_world(seed: int) -> None:
     world = Maker(seed).world(conditions=6, events=12)

@@ -6,7 +6,7 @@ from itertools import product
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import FilterRejected, Misuse
@@ -15,6 +15,7 @@ from sealcast.model.schema import Attribute, Schema, Type, Value
 from sealcast.protections.attribute.credentials import EventSpace
 from sealcast.protections.attribute.joint import JointSpace
 from sealcast.protections.attribute.spaces import NumberSpace
+from tests.effort import examples
 from tests.protections.attribute.asked import SCHEMA, Asker, condition
 
 
@@ -37,7 +38,7 @@ def points(schema: Schema) -> list[dict[str, Value]]:
 # --- agreement ------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
+@examples(40, soak=200)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=3), st.integers(0, 2**32))
 def test_boxes_agree_with_brute_force(counts: list[int], seed: int) -> None:
     schema, random = plane(*counts), Random(seed)
@@ -61,7 +62,7 @@ def test_boxes_agree_with_brute_force(counts: list[int], seed: int) -> None:
         assert sum(label in labels for label in space.labels(event)) == inside, (box, event)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(25, soak=100)
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=3), st.data())
 def test_a_box_takes_as_few_subspaces_as_can_be(counts: list[int], data: st.DataObject) -> None:
     schema = plane(*counts)

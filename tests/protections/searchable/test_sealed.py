@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import Misuse
@@ -14,6 +14,7 @@ from sealcast.protections.searchable.blocks import TrapdoorBlocks
 from sealcast.wire import limits
 from sealcast.wire import searching as sealed
 from sealcast.wire.searching import SealedFilter, SealedReason, SealedRejected, packed_block, parse_block
+from tests.effort import examples
 from tests.protections.searchable.world import World
 
 #: Points are not looked at here, so that any bytes after a right head will do.
@@ -36,7 +37,7 @@ def a_filter() -> SealedFilter:
 
 
 @given(filters, st.integers(0, limits.MAX_EPOCH))
-@settings(max_examples=200, deadline=None)
+@examples(40, soak=200)
 def test_filters_are_read_as_they_were_written(conjunctions: list[list[list[bytes]]], epoch: int) -> None:
     whole = [label for slots in conjunctions for slot in slots for label in slot]
     if len(set(whole)) != len(whole):
@@ -48,7 +49,7 @@ def test_filters_are_read_as_they_were_written(conjunctions: list[list[list[byte
 
 
 @given(filters)
-@settings(max_examples=100, deadline=None)
+@examples(25, soak=100)
 def test_the_order_in_which_a_filter_was_written_does_not_show(conjunctions: list[list[list[bytes]]]) -> None:
     whole = [label for slots in conjunctions for slot in slots for label in slot]
     if len(set(whole)) != len(whole):
@@ -58,7 +59,7 @@ def test_the_order_in_which_a_filter_was_written_does_not_show(conjunctions: lis
 
 
 @given(st.lists(trapdoors_of_any_kind, max_size=20))
-@settings(max_examples=200, deadline=None)
+@examples(40, soak=200)
 def test_blocks_are_read_as_they_were_written(trapdoors: list[bytes]) -> None:
     block = packed_block(trapdoors)
     assert parse_block(block, 16) == sorted(set(trapdoors))
@@ -66,7 +67,7 @@ def test_blocks_are_read_as_they_were_written(trapdoors: list[bytes]) -> None:
 
 
 @given(st.binary(max_size=400))
-@settings(max_examples=300, deadline=None)
+@examples(60, soak=300)
 def test_bytes_of_any_kind_are_read_or_refused(data: bytes) -> None:
     for start, parse in ((b"SF1", SealedFilter.parse), (b"SB1", parse_block), (b"", parse_block)):
         try:
@@ -78,7 +79,7 @@ def test_bytes_of_any_kind_are_read_or_refused(data: bytes) -> None:
 
 
 @given(st.lists(st.one_of(st.binary(max_size=160), st.lists(trapdoors_of_any_kind, max_size=5).map(packed_block))))
-@settings(max_examples=300, deadline=None)
+@examples(60, soak=300)
 def test_a_batch_of_blocks_is_read_as_each_alone(blocks: list[bytes]) -> None:
     read = TrapdoorBlocks.read(blocks, 12)
     found: dict[int, list[bytes]] = {event: [] for event in range(len(blocks))}
