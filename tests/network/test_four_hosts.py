@@ -31,8 +31,9 @@ def ordeal(network: Callable[..., Network], directory: Path, seed: int, cuts: in
 
 
 @pytest.mark.timeout(900)
-def test_two_cuts_and_a_kill(network: Callable[..., Network], tmp_path: Path) -> None:
-    ordeal(network, tmp_path, seed=1, cuts=2, deaths=[["gateway"]])
+@pytest.mark.parametrize("cuts", [1, pytest.param(2, marks=pytest.mark.soak)])
+def test_cuts_and_a_kill(network: Callable[..., Network], tmp_path: Path, cuts: int) -> None:
+    ordeal(network, tmp_path, seed=1, cuts=cuts, deaths=[["gateway"]])
 
 
 @pytest.mark.soak

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +32,7 @@ from tests.soak.journal import Journal, Published
 from tests.soak.world import events, named
 
 if TYPE_CHECKING:
+    from sealcast import Event
     from sealcast.clients.publisher import Publisher
 
 MODULES: Final = (
@@ -55,7 +56,8 @@ PAUSE_S: Final = 0.3
 
 def publish(asked: dict[str, Any], journal: Journal) -> None:
     """Publishes up to the number that stands in the file `allowance`, which grows. With `room`, its files cannot grow
-    by more than so many bytes, until it was refused once. With `pause`, it rests after each frame."""
+    by more than so many bytes, until it was refused once. With `pause`, it rests after each frame. With `again`, it
+    publishes the same events again, by the same handle, until they are acknowledged."""
     from sealcast.clients.publisher import Publisher
 
     number = Published(Path(asked["journal"])).next
@@ -71,9 +73,21 @@ def publish(asked: dict[str, Any], journal: Journal) -> None:
             journal.note("begin", number, count)
             number += count
             with on_full_disk(_largest(publisher) if "room" in asked else 0, asked.get("room")):
-                publisher.publish(made)
+                _publish(publisher, made, journal if asked.get("again") else None)
             journal.note("acknowledged")
             time.sleep(asked.get("pause", 0.0))
+
+
+def _publish(publisher: Publisher, made: list[Event], journal: Journal | None) -> None:
+    while True:
+        try:
+            publisher.publish(made)
+            return
+        except Unavailable as error:
+            if journal is None:
+                raise
+            journal.note("error", type(error).__name__, error.message)
+            time.sleep(RETRY_S)
 
 
 def _largest(publisher: Publisher) -> int:
@@ -182,9 +196,10 @@ def main() -> None:
 class Actors:
     """Starts clients and peers, and kills those that it started."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], within: Sequence[str] = ()) -> None:
+        """`within` is a command that starts programs elsewhere, in a namespace."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.soak.actors"],
+            [*within, sys.executable, "-m", "tests.soak.actors"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -42,7 +42,7 @@ def run_slice(
         for done, kind in enumerate(planned, 1):
             if time.monotonic() - began > seconds:
                 break
-            scene.allow({topic: int(_quota(topic, topics, events) * done / faults) for topic in topics})
+            scene.allow({topic: quota(topic, topics, events, done, faults) for topic in topics})
             print(f"{time.monotonic() - began:6.1f} s  {kind}", file=sys.stderr, flush=True)
             scene.do(kind)
         print(f"{time.monotonic() - began:6.1f} s  the end", file=sys.stderr, flush=True)
@@ -65,12 +65,13 @@ def run_slice(
         }
 
 
-def _quota(topic: str, topics: tuple[str, ...], events: int) -> int:
-    """A topic's part of the events, by two publishers; no topic has less than a few frames."""
+def quota(topic: str, topics: tuple[str, ...], events: int, done: int, steps: int) -> int:
+    """A topic's part of the events, by two publishers, after so many of the steps; no topic has less than a few frames
+    in the end."""
     share = SHARES[topic]
     whole = sum(SHARES[each].events for each in topics)
     part = max(2 * share.frame, events * share.events // whole) // 2
-    return part // share.frame * share.frame
+    return int(part // share.frame * share.frame * done / steps)
 
 
 # --- results --------------------------------------------------------------------------------------

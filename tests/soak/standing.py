@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -23,7 +23,6 @@ from tests.pipeline.drivers import Driver
 PATIENCE_S: Final = 900.0
 #: How long a run may take to its first batch before a fault no longer waits for it.
 START_S: Final = 120.0
-OPTIONS: Final = ("--master", "local[2]", "--every", "2 seconds")
 _JVM: Final = "pyspark-shell"
 #: What a run that ends by itself says, or one that goes on says of a topic.
 _REFUSED: Final = re.compile(r"^refused: (.*)$", re.MULTILINE)
@@ -33,8 +32,17 @@ _FAILED: Final = re.compile(r"^topic '(\w+)' failed: (.*); trying again in", re.
 class Standing:
     """One run at a time. What it says goes to a file a life."""
 
-    def __init__(self, realm: Path, logs: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        realm: Path,
+        logs: Path,
+        environment: Mapping[str, str],
+        options: Sequence[str] = ("--master", "local[2]"),
+        within: Sequence[str] = (),
+    ) -> None:
+        """`options` say on which Spark; `within` is a command that starts programs elsewhere, in a namespace."""
         self._realm, self._logs, self._environment = realm, logs, dict(environment)
+        self._options, self._within = options, within
         self.starts = 0
         #: Runs that gave up with a word, as they should when they cannot go on.
         self.gave_up = Counter[str]()
@@ -51,10 +59,12 @@ class Standing:
     def _new(self, *options: str) -> Driver:
         self.starts += 1
         log = self._logs / f"run-{self.starts:04}.log"
-        return Driver(self._realm, log=log, command=True, options=options, environment=self._environment)
+        return Driver(
+            self._realm, log=log, command=True, options=options, environment=self._environment, within=self._within
+        )
 
     def start(self) -> None:
-        self._driver = self._new(*OPTIONS)
+        self._driver = self._new(*self._options, "--every", "2 seconds")
 
     def look(self) -> bool:
         """Starts it again if it has ended by itself; whether that was so."""
@@ -161,7 +171,7 @@ class Standing:
 
     def drain(self) -> None:
         """Everything that waits, without any fault."""
-        self._driver = self._new("--once", "--master", "local[2]")
+        self._driver = self._new("--once", *self._options)
         if (code := self.driver.wait(PATIENCE_S)) != 0:
             self.findings.append(f"a run without faults ended with {code}: {self.driver.told()[-3000:]}")
         self.driver.kill_all()

@@ -3,6 +3,7 @@ number. So whoever knows how many were published knows who must have got which, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -71,8 +72,11 @@ def wanted(subscriber: str, numbers: Numbers) -> Numbers:
     return numbers[(found >= low) & (found < end)]
 
 
-def create(directory: Path, topics: tuple[str, ...], registry: str | None) -> Realm:
-    """The realm, with a topic by the name of each protection."""
+def create(
+    directory: Path, topics: tuple[str, ...], registry: str | None, hidden: Mapping[str, str] = FILTERS
+) -> Realm:
+    """The realm, with a topic by the name of each protection. `hidden` are the filters, as those say it whose brokers
+    do not read them."""
     assert set(topics) <= set(PROTECTIONS) == set(SHARES)
     realm = Realm.create(directory, registry=registry)
     realm.enrol_many([*PUBLISHERS, *FILTERS])
@@ -80,5 +84,5 @@ def create(directory: Path, topics: tuple[str, ...], registry: str | None) -> Re
         partitions = {} if PROTECTIONS[topic]().peers else {"partitions": 2}
         realm.create_topic(topic, SCHEMA, protection=topic, **partitions, access="members")
         for name in SHARES[topic].subscribers:
-            realm.subscribe(topic, name, FILTERS[name])
+            realm.subscribe(topic, name, (hidden if PROTECTIONS[topic]().filters_sealed else FILTERS)[name])
     return realm

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from abc import abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -26,16 +27,19 @@ JARS: Final = Path(".tools/kafka/jars")
 JARS_VARIABLE: Final = "SEALCAST_KAFKA_JARS"
 _START_S: Final = 120.0
 _JAVA_OPTIONS: Final = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_PROBE: Final = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 1)"
 _CLUSTER: Final = "c2VhbGNhc3QtY2Fycmllcg"
 
 
 class CarrierServer(Closing):
     """A server that can be killed and started again on what it left behind."""
 
-    def __init__(self, directory: Path, host: str = "127.0.0.1") -> None:
-        self.directory, self.host = directory, host
+    def __init__(self, directory: Path, host: str = "127.0.0.1", port: int = 0, within: Sequence[str] = ()) -> None:
+        """On a port that is free here, without one. `within` is a command that starts programs elsewhere, where `host`
+        is: in a namespace."""
+        self.directory, self.host, self._within = directory, host, within
         directory.mkdir(parents=True, exist_ok=True)
-        self.port = _free_port(host)
+        self.port = port or _free_port(host)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -52,17 +56,29 @@ class CarrierServer(Closing):
         output = (self.directory / "output").open("ab")
         with output:
             self._process = subprocess.Popen(
-                self._command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                [*self._within, *self._command()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
         end = time.monotonic() + _START_S
         while self._process.poll() is None and time.monotonic() < end:
-            try:
-                socket.create_connection((self.host, self.port), 1).close()
+            if self._answers():
                 return self
-            except OSError:
-                time.sleep(0.05)
+            time.sleep(0.05)
         said = (self.directory / "output").read_text(errors="replace").splitlines()[-3:]
         raise Unavailable(f"the carrier's server does not start: {' | '.join(said)}")
+
+    def _answers(self) -> bool:
+        if self._within:
+            asked = [*self._within, sys.executable, "-c", _PROBE, self.host, str(self.port)]
+            return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+        try:
+            socket.create_connection((self.host, self.port), 1).close()
+        except OSError:
+            return False
+        return True
 
     def kill(self) -> None:
         """At once, as by kill -9: nothing is flushed, nobody is told."""
@@ -88,14 +104,14 @@ class CarrierServer(Closing):
 class KafkaServer(CarrierServer):
     """One machine that is broker and controller (KRaft)."""
 
-    def __init__(self, directory: Path, host: str = "127.0.0.1") -> None:
-        super().__init__(directory, host)
+    def __init__(self, directory: Path, host: str = "127.0.0.1", port: int = 0, within: Sequence[str] = ()) -> None:
+        super().__init__(directory, host, port, within)
         found = Path(os.environ.get(JARS_VARIABLE) or JARS)
         if not found.is_dir():
             raise Unavailable(f"there are no jars of Kafka in {found}", hint="make kafka fetches them")
         self._java = [str(java.find().executable), *_JAVA_OPTIONS, "-cp", f"{found.resolve()}/*"]
         self._properties = directory / "server.properties"
-        self._properties.write_text(self._configuration(_free_port(host)))
+        self._properties.write_text(self._configuration(self.port + 1 if port else _free_port(host)))
         made = subprocess.run(
             [*self._java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(self._properties)],
             capture_output=True,

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from sealcast.errors import Unavailable
 from sealcast.pipeline import java
@@ -32,6 +32,13 @@ _LISTENS: Final = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED: Final = re.compile(r"(Successfully registered) with master")
 
 
+class DaemonPlace(NamedTuple):
+    """Where one of them runs: its address, and the command that starts a program there, in a namespace for example."""
+
+    address: str = _HOST
+    within: Sequence[str] = ()
+
+
 class Standalone:
     """A master and `workers` workers of one core each, for as long as its block lasts."""
 
@@ -42,15 +49,15 @@ class Standalone:
         *,
         cores: int = 1,
         environment: Mapping[str, str] | None = None,
-        within: Sequence[str] = (),
+        places: Mapping[str, DaemonPlace] | None = None,
     ) -> None:
-        """Workers have `environment` beside that of this process, and are started by the command `within`: in a
-        namespace, or as another user."""
-        self.directory, self._workers, self._cores, self._within = directory, workers, cores, within
+        """All have `environment` beside that of this process, and each has its place, by name: `master`, `worker-0`.
+        Without one it is on loopback."""
+        self.directory, self._workers, self._cores, self._places = directory, workers, cores, places or {}
         self._java = java.find()
         # As an operator starts them, so without what belongs to the session of whoever starts them here.
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK_", "SPARK_", "SEALCAST_"))}
-        self._environment = {**kept, **(environment or {}), "SPARK_LOCAL_IP": _HOST}
+        self._environment = {**kept, **(environment or {})}
         #: The master's, once it runs.
         self.url = ""
         #: Their processes, by name: `master`, `worker-0`, ...
@@ -63,12 +70,12 @@ class Standalone:
 
     def __enter__(self) -> Self:
         try:
-            self._start("master", _MASTER, "--host", _HOST, "--port", "0", "--webui-port", "0")
+            self._start("master", _MASTER, "--port", "0")
             self.url = self._await("master", _LISTENS)
             for number in range(self._workers):
                 self.start_worker(number)
             for number in range(self._workers):
-                self._await(f"worker-{number}", _REGISTERED)
+                self.await_worker(number)
         except BaseException:
             self.close()
             raise
@@ -83,21 +90,31 @@ class Standalone:
     def start_worker(self, number: int) -> None:
         """Starts a worker, or starts it again."""
         name = f"worker-{number}"
-        sizes = ("--cores", str(self._cores), "--memory", "1g", "--webui-port", "0", "--host", _HOST)
+        sizes = ("--cores", str(self._cores), "--memory", "1g")
         self._start(name, _WORKER, *sizes, "--work-dir", str(self.directory / name / "work"), self.url)
 
+    def await_worker(self, number: int) -> None:
+        """Until the master knows a worker that was started."""
+        self._await(f"worker-{number}", _REGISTERED)
+
     def _start(self, name: str, program: str, *arguments: str) -> None:
-        place = self.directory / name
+        place, (address, within) = self.directory / name, self._places.get(name, DaemonPlace())
         (place / "local").mkdir(parents=True, exist_ok=True)
         environment = {**self._environment, "SPARK_LOCAL_DIRS": str(place / "local"), "SPARK_DAEMON_MEMORY": "256m"}
+        environment["SPARK_LOCAL_IP"] = address
+        arguments = ("--host", address, "--webui-port", "0", *arguments)
         kept = archive_for(self._java).options  # classes that another Spark here has written down
         environment |= {**java.ENVIRONMENT, "SPARK_DAEMON_JAVA_OPTS": " ".join([*_QUICK, *kept])}
         command = java.told_by_launcher(self._java, environment, program, *arguments)
-        if program == _WORKER:
-            command = [*self._within, *command]
-        with (place / "log").open("ab") as log:
+        with (place / "log").open("wb") as log:  # what it says in this life
             self.processes[name] = subprocess.Popen(
-                command, cwd=place, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, process_group=0
+                [*within, *command],
+                cwd=place,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                process_group=0,
             )
 
     def _await(self, name: str, said: re.Pattern[str]) -> str:
