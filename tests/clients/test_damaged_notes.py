@@ -66,7 +66,7 @@ def test_a_broker_that_cannot_tell_whom_it_takes_records_from_says_so(tmp_path: 
     world.admit()
     world.drain()
     name = next(name for name in world.names if name.broker not in world.realm.state().overlay(LAYERED).roots)
-    path = HopStep.of(name)._note
+    path = HopStep.of(name).paths.root / "upstreams"
     good = path.read_bytes()
     for at in range(len(good)):
         path.write_bytes(flipped(good, at))

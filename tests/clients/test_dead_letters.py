@@ -56,6 +56,11 @@ def test_what_a_program_rejects_is_listed_replayed_and_gone(realm: Realm) -> Non
     again = command(realm, "replay", "quotes", "--as", "alice", places[1]).lines
     assert [each["payload"] for each in again] == [CANARY.decode()]
     assert [each["position"] for each in _left(realm)] == places[:1]
+    for verb in (["replay"], ["remove", "--yes"]):
+        # One of the two exists. The other is a slip, and nothing is done.
+        refused = command(realm, *verb, "quotes", "--as", "alice", places[0], places[1], code=1)
+        assert f"no dead letter of event {places[1]}:" in refused.err and "dead-letters list" in refused.err
+    assert [each["position"] for each in _left(realm)] == places[:1]
     assert command(realm, "remove", "quotes", "--as", "alice", "--yes", "--json").document == {"removed": 1}
     assert _left(realm) == []
 

@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import Corrupt, FilterRejected, Misuse
 from sealcast.protections.layered.own_filters import ToldFilters
 from sealcast.protections.layered.told import AFRESH_US, Due, Told, from_json, to_json
 from sealcast.protections.layered.tree import TreeId
+from tests.effort import examples
 
 TREES = [TreeId(name, epoch, 0) for name in ("nyse", "nasdaq") for epoch in (1, 2)]
 
@@ -56,7 +57,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=150)
+@examples(37, soak=150)
 def test_in_the_end_every_tree_knows_just_what_is_wanted(steps: list[tuple[str, object]]) -> None:
     told, brokers, filters = Told(), {"b1": FakeBroker(), "b2": FakeBroker()}, set[int]()
     home, trees, token, now, last = "b1", [TREES[0], TREES[2]], b"t0", 1_000, 0

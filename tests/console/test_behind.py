@@ -23,6 +23,7 @@ from sealcast.console.behind import GatewayDoor
 from sealcast.console.guard import Guard, NotLetIn
 from sealcast.console.viewer import Viewer
 from sealcast.gateway import app as gateway_app
+from sealcast.gateway.callers import Caller, Callers
 from sealcast.gateway.pages import CALLER, COST, COSTS, cost_of, is_page
 from sealcast.primitives import x509
 from tests.cli.shell import sealcast
@@ -312,3 +313,42 @@ def test_a_browser_with_the_certificate_gets_pages_that_move(
         assert not wrong
     finally:
         context.close()
+
+
+# --- a page that stays open -------------------------------------------------------------------------------
+
+
+def _moves_after_its_time(
+    served: RunningGateway, alice: EntityBrowser, realm: Realm, monkeypatch: pytest.MonkeyPatch
+) -> bool:
+    """Whether an open page goes on moving when its certificate has ended, and nothing was decided in the realm."""
+    connection = http.client.HTTPSConnection("localhost", alice.port, timeout=PATIENCE_S, context=alice._context)
+    connection.request("GET", "/console/live/overview")
+    answer, seen = connection.getresponse(), b""
+    assert answer.status == 200
+    while b"event: parts" not in seen:
+        seen += answer.read1(1 << 16)
+    ends = realm.trust(realm.state()).recognise(realm.state().entity("alice").certificate).not_after_us
+    monkeypatch.setattr(served.hub.callers, "_clock", lambda: ends + 1)
+    world.publish(realm, 130)
+    try:
+        return bool(answer.read1(1 << 16))
+    except (http.client.HTTPException, OSError):
+        return False
+    finally:
+        connection.close()
+
+
+def test_a_page_ends_with_the_certificate(
+    come: Come, served: RunningGateway, realm: Realm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not _moves_after_its_time(served, come("alice"), realm, monkeypatch)
+
+
+def test_where_pages_are_judged_by_the_registry_alone_it_goes_on(
+    come: Come, served: RunningGateway, realm: Realm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: dict[bytes | None, Caller] = {}
+    judge = Callers.judge
+    monkeypatch.setattr(Callers, "judge", lambda self, der: known.get(der) or known.setdefault(der, judge(self, der)))
+    assert _moves_after_its_time(served, come("alice"), realm, monkeypatch)

@@ -6,6 +6,7 @@ succeeds. So the tests cannot pass because the attack was none.
 
 from __future__ import annotations
 
+import http.client
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,9 @@ import pytest
 
 from sealcast.clients.publisher import Publisher
 from sealcast.gateway import access, control, mail
+from sealcast.gateway.asked import ApiCall
 from sealcast.gateway.callers import Caller, Callers
+from sealcast.gateway.hub import Hub
 from sealcast.model.event import Event
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.identity import Identity
@@ -73,6 +76,37 @@ def test_a_long_poll_that_was_begun_before_is_refused_at_its_end(fresh: RunningG
     fresh.client("nyse").get("/v1/registry/changes", after=fresh.realm.state().version - 1, wait=60)
     _published(fresh.realm)
     assert alice.connection.getresponse().status == 401
+
+
+def _followed_after_its_time(served: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a follower still gets mail when its certificate has ended, and nothing was decided in the realm."""
+    alice = served.client("alice")
+    end = alice.get(f"{AT}/mail/ledger").value["end"]
+    coming = alice.follow(f"{AT}/mail/follow", from_=end)
+    assert next(coming)[0] == "reseals"
+    later = served.realm.trust(served.realm.state()).recognise(served.realm.state().entity("alice").certificate)
+    monkeypatch.setattr(served.hub.callers, "_clock", lambda: later.not_after_us + 1)
+    _published(served.realm)
+    try:
+        return any(item[0] == "record" for item in coming)
+    except (http.client.HTTPException, OSError):
+        return False
+
+
+def test_an_endless_answer_ends_with_the_certificate(fresh: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not _followed_after_its_time(fresh, monkeypatch)
+
+
+def test_where_only_the_registry_ends_it_it_goes_on(fresh: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[int, Caller] = {}
+    again = Hub.again
+
+    def by_version(self: Hub, asked: ApiCall) -> Caller:
+        version = self.newest.version
+        return known[version] if version in known else known.setdefault(version, again(self, asked))
+
+    monkeypatch.setattr(Hub, "again", by_version)
+    assert _followed_after_its_time(fresh, monkeypatch)
 
 
 # --- others' mail --------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pathlib import Path
 from sealcast import Realm
 from sealcast.lab.theft.loot import steal
 from sealcast.lab.theft.tries import Tries
+from sealcast.trust.realm.state import EMPTY, RealmState
 
 
 def opened(realm: Realm, topic: str, *whose: str) -> int:
@@ -36,3 +37,6 @@ class OpenUnread:
 
     def version(self) -> int:
         return 0
+
+    def state(self) -> RealmState:
+        return EMPTY

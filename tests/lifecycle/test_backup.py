@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from sealcast import Event, Publisher, Realm, Subscriber
+from sealcast.control.invited import OPEN, Invitations
 from sealcast.errors import CannotOpen, Corrupt, Misuse, SealcastError, Unavailable
 from sealcast.log import whole
+from sealcast.log.files import make_directory
 from sealcast.model.protection import PROTECTIONS
 from sealcast.protections import steps
 from sealcast.protections.steps import StepName
 from sealcast.trust.backups import envelope, making, moment
 from sealcast.trust.backups.making import back_up, restore
 from sealcast.trust.heads import Pin
+from sealcast.trust.invitations import InvitationCode
+from sealcast.trust.layout import Below, Layout
 from sealcast.wire import sealed
 from tests.cli.shell import sealcast
 from tests.clients.pump import pump
@@ -143,6 +150,77 @@ def test_nothing_of_the_realm_shows(tmp_path: Path) -> None:
     for word in (b"quotes", b"registry", b"entities", b"price", realm.state().topic(TOPIC).id, b"SQLite format"):
         assert word not in raw
     assert (tmp_path / "b").stat().st_mode & 0o777 == 0o600
+
+
+# --- where others may write, and what was decided since -------------------------------------------------------
+
+
+def _backed_up_over_a_link(directory: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """What is left of a file that somebody links to under the name that a backup is written under, at the last
+    moment."""
+    realm, precious = a_realm(directory), directory / "precious"
+    precious.write_bytes(b"precious")
+    real = making.scratch
+
+    def planting(root: Path) -> TemporaryDirectory[str]:
+        (directory / ".b.partial").symlink_to(precious)
+        return real(root)
+
+    monkeypatch.setattr(making, "scratch", planting)
+    with suppress(SealcastError):
+        back_up(realm, directory / "b")
+    return precious.read_bytes()
+
+
+def test_a_backup_is_not_written_through_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _backed_up_over_a_link(tmp_path, monkeypatch) == b"precious"
+
+
+def test_without_asking_for_a_new_file_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(making, "_NEW_FILE", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    assert _backed_up_over_a_link(tmp_path, monkeypatch).startswith(envelope.MAGIC)
+
+
+def test_a_directory_of_others_does_not_become_the_realm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who may write beside the new realm makes a link to a directory of its own there."""
+    made, theirs = back_up(a_realm(tmp_path), tmp_path / "b"), tmp_path / "theirs"
+    theirs.mkdir()
+    (tmp_path / ".again.partial").symlink_to(theirs)
+    with pytest.raises(Misuse, match="in the way"):
+        restore(made.path, tmp_path / "again")
+    assert not list(theirs.iterdir()) and not (tmp_path / "again").exists()
+    # The weaker variant takes what is there, and then its owner has the realm.
+    monkeypatch.setattr(making, "_make_anew", make_directory)
+    restore(made.path, tmp_path / "again")
+    assert (theirs / "realm.json").exists()
+    with pytest.raises(Misuse, match="is a link"):
+        restore(made.path, tmp_path / "again")
+
+
+def _standing_after_restoring(directory: Path) -> str | None:
+    """How an invitation stands in a restored realm that was open in the backup, and was revoked since because others
+    had seen its code."""
+    realm = a_realm(directory)
+    keys, at = InvitationCode.make(realm.id, bytes(32), "zoe").keys(), Path("secrets/reception/invitations.sqlite")
+    with Invitations(realm.paths.root / at) as kept:
+        kept.add(keys, "zoe", (), until_us=1 << 60, now_us=0)
+    made = back_up(realm, directory / "b")
+    with Invitations(realm.paths.root / at) as kept:
+        kept.revoke("zoe", 0)
+    with Invitations(restore(made.path, directory / "again").root / at) as kept:
+        found = kept.find(keys.id)
+        return None if found is None else found.standing
+
+
+def test_codes_from_before_a_restoration_are_void(tmp_path: Path) -> None:
+    assert _standing_after_restoring(tmp_path) is None
+
+
+def test_where_invitations_are_restored_a_revoked_code_is_open_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Layout, "invitations", Below("elsewhere"), raising=False)
+    assert _standing_after_restoring(tmp_path) == OPEN
 
 
 def test_every_kind_of_damage_is_found_and_leaves_nothing(tmp_path: Path) -> None:

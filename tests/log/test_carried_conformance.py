@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.soak
 
 #: Those whose whole topic can be on a carrier.
-CARRIED = [name for name, kind in PROTECTIONS.items() if not (kind.peers or kind.overlay)]
+CARRIED = [name for name, kind in PROTECTIONS.items() if not kind.peers]
+#: What a broker has there; those of an overlay have the rest, too.
+LOGS = ("ledger", "reseals", "replays", "pieces", "places")
+OVERLAY = (*(f"hops.{log}" for log in LOGS), "posts", "taken", "table", "notes")
 
 
 class CarriedWorld(World):
@@ -35,25 +38,25 @@ class CarriedWorld(World):
 
     def copy(self, directory: Path) -> Self:
         """The directory, and what is on the carrier under other names."""
-        other, name = super().copy(directory), token_hex(6)
-        state, at = other.realm.state(), other.realm.state().carried[TOPIC, "broker"]
+        other = super().copy(directory)
+        state = other.realm.state()
         there = other.realm.carriers.carrier(state, "away")
-        for suffix in ("", ".ledger", ".reseals", ".replays", ".pieces", ".places"):
-            there.create(f"{name}{suffix}", Placement(1))
-            source, target = (there.partition(f"{each}{suffix}", 0) for each in (at.name, name))
-            stored = [(each.head, each.data) for each in source.fetch(*source.bounds())]
-            if suffix == ".ledger":
-                assert stored or not other.published
-            for begin in range(0, len(stored), 64):
-                target.append(stored[begin : begin + 64])
-        other.realm.registry.apply(CarryTopic(TOPIC, "broker", "away", name, (0,), (0,)))
-        other.realm.registry.apply(CarryJournal(TOPIC, "broker", "away", name))
+        for (_, broker), at in state.carried.items():
+            name, more = token_hex(6), OVERLAY if state.topic(TOPIC).protection.overlay else ()
+            for suffix in ("", *(f".{log}" for log in (*LOGS, *more))):
+                there.create(f"{name}{suffix}", Placement(1))
+                source, target = (there.partition(f"{each}{suffix}", 0) for each in (at.name, name))
+                stored = [(each.head, each.data) for each in source.fetch(*source.bounds())]
+                for begin in range(0, len(stored), 64):
+                    target.append(stored[begin : begin + 64])
+            other.realm.registry.apply(CarryTopic(TOPIC, broker, "away", name, (0,), (0,)))
+            other.realm.registry.apply(CarryJournal(TOPIC, broker, "away", name))
         return other
 
 
 @pytest.fixture(scope="module", params=[f"{name}-{over}" for over in ("nats", "kafka") for name in CARRIED])
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> CarriedWorld:
-    protection, over = request.param.split("-")
+    protection, over = request.param.rsplit("-", 1)
     directory = tmp_path_factory.mktemp(protection) / "realm"
     return CarriedWorld(directory, protection, request.getfixturevalue(over))
 

@@ -211,14 +211,3 @@ def test_a_carrier_that_is_away_is_cleared_later(realm: Realm, tmp_path: Path) -
         server.start()
         assert sealcast("maintain", "--json", "--realm", realm.paths.root).code == 0
         assert there.partitions(name) is None
-
-
-@pytest.mark.parametrize("command", [("backup", "somewhere"), ("forget", TOPIC, "--yes")])
-def test_what_is_not_done_on_a_carrier_is_refused_with_what_to_do(
-    realm: Realm, nats: CarrierServer, command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    realm.add_carrier("away", nats.address)
-    realm.move_topic(TOPIC, "away")
-    refused = sealcast(*command, "--realm", realm.paths.root)
-    assert refused.code == 1 and "is on a carrier" in refused.err and "topic delete" in refused.err

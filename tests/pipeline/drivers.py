@@ -42,14 +42,16 @@ class Driver:
         command: bool = False,
         options: Sequence[str] = (),
         script: str | None = None,
+        within: Sequence[str] = (),
     ) -> None:
-        """The pipeline from Python, or by its command, as a user would, who may give it options; or something else."""
+        """The pipeline from Python, or by its command, as a user would, who may give it options; or something else.
+        `within` is a command that starts programs elsewhere, in a namespace."""
         self._log = log
         self._ended = False
         script = script or (_COMMAND if command else _RUN)
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", script, str(realm), "once" if once else "on", str(frames), *options],
+                [*within, sys.executable, "-c", script, str(realm), "once" if once else "on", str(frames), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

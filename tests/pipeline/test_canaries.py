@@ -217,7 +217,7 @@ def spellings(realm: Realm) -> dict[bytes, str]:
     """Every secret and all content of the realm, raw and as people and programs write bytes down."""
     needles = dict[bytes, str]()
     for raw, what in secrets_of(realm):
-        for spelling in _written(raw):
+        for spelling in written(raw):
             needles.setdefault(spelling, what)
     for text in (SYMBOL, str(PRICE), str(REFUSED)):
         needles[text.encode()] = f"attribute {text}"
@@ -287,7 +287,7 @@ def unlocked(root: Path) -> Iterator[tuple[bytes, str]]:
                 yield bytes.fromhex(value), f"{path.name}: {name}"
 
 
-def _written(raw: bytes) -> Iterator[bytes]:
+def written(raw: bytes) -> Iterator[bytes]:
     yield raw
     yield raw.hex().encode()
     yield raw.hex().upper().encode()

@@ -257,11 +257,12 @@ while True:
 """
 
 
+@pytest.mark.parametrize("rounds", [10, pytest.param(40, marks=pytest.mark.soak)])
 def test_a_killed_subscriber_gets_again_what_it_did_not_acknowledge_and_loses_nothing(
-    field: Field, tmp_path: Path
+    field: Field, tmp_path: Path, rounds: int
 ) -> None:
     dice, out = random.Random(3), tmp_path / "out"
-    for _ in range(40):
+    for _ in range(rounds):
         field.publish_round()
     pump(field.realm, TOPIC)
     handed_out, done, again = list[str](), 0, 0
@@ -283,9 +284,10 @@ def test_a_killed_subscriber_gets_again_what_it_did_not_acknowledge_and_loses_no
     assert handed_out == [str(event.position) for event in field.read("all")], "in order, nothing left out"
 
 
-def test_a_killed_publisher_has_published_all_that_was_acknowledged(field: Field, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lives", [3, pytest.param(8, marks=pytest.mark.soak)])
+def test_a_killed_publisher_has_published_all_that_was_acknowledged(field: Field, tmp_path: Path, lives: int) -> None:
     dice, out, number = random.Random(4), tmp_path / "out", 0
-    for _ in range(8):
+    for _ in range(lives):
         _killed(_PUBLISHER, field, out, str(number), after=dice.randint(1, 40))
         acknowledged = int(out.read_text().splitlines()[-1])
         pump(field.realm, TOPIC)

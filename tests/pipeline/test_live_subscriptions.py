@@ -150,9 +150,13 @@ def test_a_token_that_ends_stops_its_subscription_while_the_stream_runs(spark: S
         time.sleep(max(0, ends / 1e6 - time.time()))
         live.publish()
         assert field.realm.registry.version() == version
-        field.realm.renew_subscriptions(TOPIC, at_half_life=False)
-        live.publish()
-        served = [sum(ref.deliveries for ref in entry.pieces) for entry in live.entries()]
+        # On a busy machine a renewed token can end before its micro-batch: then it is renewed again.
+        for _ in range(5):
+            field.realm.renew_subscriptions(TOPIC, at_half_life=False)
+            live.publish()
+            served = [sum(ref.deliveries for ref in entry.pieces) for entry in live.entries()]
+            if served[-1]:
+                break
         ended = [entry.end.time_us >= ends and entry.version == version for entry in live.entries()]
     assert any(ended) and not any(n for n, over in zip(served, ended, strict=True) if over)
     assert served[-1] > 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sealcast.bench.carrier_servers import KafkaServer
-from sealcast.bench.standalone import Standalone
+from sealcast.bench.standalone import DaemonPlace, Standalone
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Misuse, NotFound
@@ -121,4 +121,6 @@ def _cluster(tmp_path: Path, realm: Realm, home: Path) -> Standalone:
     environment |= {"HOME": str(own), "XDG_CONFIG_HOME": str(own), "PGPASSFILE": str(own / ".pgpass")}
     environment |= {"SEALCAST_UNLOCK_KEY": str(own / "unlock.key")}
     within = ("unshare", "--mount", "--propagation", "private", "sh", "-c", _HIDDEN, "sh")
-    return Standalone(place, environment=environment, within=within)
+    return Standalone(
+        place, environment=environment, places={f"worker-{n}": DaemonPlace(within=within) for n in range(2)}
+    )

@@ -35,8 +35,8 @@ def backup(
 ) -> None:
     """Back up the realm: one consistent moment of it, sealed, while everything runs on.
 
-    All files of the realm are in it, and its registry, also when that is on a PostgreSQL server. Left out is only what
-    is made again by itself: Spark's checkpoints, compiled tables, snapshots.
+    All files of the realm are in it, its registry, also when that is on a PostgreSQL server, and its topics, also those
+    on Kafka or NATS. Left out is only what is made again by itself: Spark's checkpoints, compiled tables, snapshots.
 
     Private keys are in it as they lie in the realm, sealed under your unlock key, which is not part of the realm: keep
     that elsewhere (`sealcast doctor` says where it is).
@@ -45,7 +45,6 @@ def backup(
     (--new-key FILE), and keep FILE where no backup is. The passphrase is read from the file that
     SEALCAST_PASSPHRASE_FILE names.
     """
-    from sealcast.trust.admin.deletion import refuse_carried
     from sealcast.trust.backups import envelope
     from sealcast.trust.backups.making import back_up
 
@@ -57,7 +56,6 @@ def backup(
         return
     assert file is not None
     here = talk.open_realm()
-    refuse_carried(here.state())
     made = back_up(here, file, None if to is None else envelope.read_public(to), by)
     document: dict[str, object] = {
         "file": str(made.path),
@@ -93,6 +91,10 @@ def restore(
     The registry comes into DIR, also when it was on a server. With --registry it is put into a PostgreSQL database that
     has none yet. A database that it was in before is never used again: it may have seen more than the backup.
 
+    Topics that were on a carrier come into DIR, too, and the registry says so: the administrator's key has to be in
+    the backup and to open with your unlock key. The carrier is not asked; `sealcast topic move` brings them to one
+    again, under another name where the old one is still taken.
+
     What was deleted or forgotten after the backup is back. Delete or forget it again, and keep backups no longer than
     what they hold may be read.
     """
@@ -104,12 +106,15 @@ def restore(
     document |= {"version": done.state.version, "files": done.files, "frames": found.frames}
     document |= {"records": found.records, "pieces": found.pieces}
     document |= {"registry": done.registry, "registry_before": done.registry_before}
+    document |= {"from_carriers": list(done.carried)}
     talk.answer(
         document,
         f"realm {done.head.realm!r} as of {moment(done.head.made_us)} is in {done.root}, registry {done.state.version}",
         f"{talk.counted(found.frames, 'frame')}, {talk.counted(found.records, 'ledger record')} and "
         f"{talk.counted(found.pieces, 'piece')} verified",
     )
+    if done.carried and not talk.given.json:
+        talk.note(f"in the directory now, and on no carrier: {', '.join(done.carried)}")
     if done.registry_before is not None and not talk.given.json:
         now = done.registry or f"in {done.root}"
         talk.note(f"the registry was at {done.registry_before} and is now {now}: other machines must be told")

@@ -65,7 +65,10 @@ def topics_on(state: RealmState, carrier: str) -> list[dict[str, str]]:
 def move(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     to: Annotated[str, typer.Option("--to", metavar="CARRIER", help="A carrier of this realm: sealcast carrier list.")],
-    broker: Annotated[str, typer.Option(metavar="BROKER", help="Whose part of the topic is moved.")] = "broker",
+    broker: Annotated[
+        str | None,
+        typer.Option(metavar="BROKER", help="Whose part of the topic is moved [default: of a layered topic, all]."),
+    ] = None,
     name: NameOption = None,
     replicas: ReplicasOption = 1,
     in_sync: InSyncOption = 1,
@@ -73,10 +76,11 @@ def move(
 ) -> None:
     """Move a topic from the realm's directory to a carrier, while no pipeline runs the topic.
 
-    Frames, ledger and sealed pieces are moved; of a layered topic, frames. The topic is made there, unless it exists
-    already. Everything keeps its number, so that deliveries and cursors go on as they were. Publishers that are running
-    append to the carrier from then on; while the frames are copied, they are told to try again. If this is cut short,
-    do it again. If an earlier release moved the frames, this moves the rest.
+    Frames, ledger and sealed pieces are moved, and of a layered topic each broker's routing table and the filters that
+    wait for it. The topic is made there, unless it exists already. Everything keeps its number, so that deliveries and
+    cursors go on as they were. Publishers that are running append to the carrier from then on; while the frames are
+    copied, they are told to try again. If this is cut short, do it again. If an earlier release moved the frames, this
+    moves the rest.
     """
     here = talk.open_realm()
     about = here.state().topic(topic)

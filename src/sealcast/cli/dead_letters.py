@@ -47,7 +47,7 @@ def replay(
     from sealcast.cli.sub import describe
 
     here, letters = _open(topic, as_)
-    wanted = [each for each in letters.all() if not events or each.position in events]
+    wanted = _wanted(letters, events)
     opened, failed = list[dict[str, object]](), list[dict[str, str]]()
     for letter in wanted:
         try:
@@ -80,8 +80,7 @@ def remove(
 ) -> None:
     """Forget dead letters. Their events stay where they are, and are not handed out again."""
     _, letters = _open(topic, as_)
-    known = [each.position for each in letters.all()]
-    gone = known if not events else [each for each in events if each in known]
+    gone = [each.position for each in _wanted(letters, events)]
     if gone and not yes:
         talk.confirm(f"{talk.counted(len(gone), 'dead letter')} of {as_!r} are forgotten, for good.")
     talk.answer({"removed": letters.remove(gone)}, f"{talk.counted(len(gone), 'dead letter')} removed")
@@ -94,6 +93,16 @@ def _open(topic: str, reader: str) -> tuple[EntityRealm, DeadLetters]:
     state = here.state()
     about, who = state.topic(topic), state.entity(reader)
     return here, DeadLetters(here.paths.topic(about.name).dead_letters(who.name))
+
+
+def _wanted(letters: DeadLetters, events: list[str] | None) -> list[DeadLetter]:
+    """The letters of these events, or all. An event without a letter is named: it is a slip of the finger, and whoever
+    made it must not take the command for done."""
+    found = letters.all()
+    known = {each.position for each in found}
+    if unknown := [each for each in events or () if each not in known]:
+        raise NotFound(f"no dead letter of event {', '.join(unknown)}: `sealcast dead-letters list` shows all")
+    return [each for each in found if not events or each.position in events]
 
 
 def _opened(here: EntityRealm, topic: str, reader: str, letter: DeadLetter) -> OpenedEvent:

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from functools import wraps
 from inspect import Parameter, signature
@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, TypeVar
 
 import typer
+from typer.core import TyperGroup
 from typer.models import CommandFunctionType, ParameterInfo
 
 from sealcast.cli import completing, homes
 from sealcast.errors import HINT, FilterRejected, Misuse, NotFound, SealcastError, Unavailable
+from sealcast.model.dataclass import dataclass
 from sealcast.model.shown import safe as safe
 from sealcast.telemetry.logs import JsonLog
 
@@ -103,13 +105,22 @@ class GivenOptions:
 given: Final = GivenOptions()
 
 
+class _Group(TyperGroup):
+    """Commands under one name. Whoever names none of them is told which there are."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            ctx.fail(f"no command {args[0]!r} here. There are {', '.join(self.commands)}.")
+        return super().resolve_command(ctx, args)
+
+
 class Commands(typer.Typer):
     """Commands that share options: each takes them after its own, and finds them in `given`."""
 
     def __init__(
         self, help: str | None = None, *, shared: Sequence[Parameter] = REALM_AND_JSON, no_args_is_help: bool = True
     ) -> None:
-        super().__init__(help=help, **(SETTINGS | {"no_args_is_help": no_args_is_help}))
+        super().__init__(help=help, cls=_Group, **(SETTINGS | {"no_args_is_help": no_args_is_help}))
         self._shared = shared
 
     def command(

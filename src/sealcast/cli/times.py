@@ -28,11 +28,11 @@ def _iso(time_us: int, precision: str) -> str:
     return when.isoformat(timespec=precision).replace("+00:00", "Z")
 
 
-def seconds(text: str, option: str) -> int:
-    """A span of time: a number and s, m, h, d, w or y."""
+def seconds(text: str, option: str, forms: str = "90s, 15m, 12h, 30d, 4w or 1y") -> int:
+    """A span of time: a number and s, m, h, d, w or y. `forms` are what the option takes."""
     found = _SPAN.fullmatch(text.strip())
     if found is None:
-        raise Misuse(f"{option} is a span of time, not {text!r}", hint="write 90s, 15m, 12h, 30d, 4w or 1y")
+        raise Misuse(f"{option} is a span of time, not {text!r}", hint=f"write {forms}")
     return int(found[1]) * _SECONDS[found[2]]
 
 

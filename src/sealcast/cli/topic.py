@@ -165,7 +165,7 @@ def alter(
 
     A new version of the schema can add attributes after those that there are, and widen domains. Events from before
     stay readable, with NULL for what they lack, and filters go on as they are. Anything else is refused, with why. On
-    searchable topics domains stay as they are, and on layered and attribute ones the whole schema does.
+    searchable and layered topics domains stay as they are, and on attribute ones the whole schema does.
     """
     if all(each is None for each in (access, keep_frames, keep_pieces, past_keys, schema)):
         raise typer.BadParameter("say what changes: --access, --schema, --keep-frames, --keep-pieces or --past-keys")

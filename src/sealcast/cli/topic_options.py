@@ -200,7 +200,9 @@ def kept(what: Literal["frames", "pieces"], text: str) -> dict[str, int]:
         if size is not None:
             found[f"{what}_kept_bytes"] = int(size[1]) * _UNITS[size[2]]
         elif part != "always":
-            found[f"{what}_kept_s"] = seconds(part, f"--keep-{what}")
+            found[f"{what}_kept_s"] = seconds(
+                part, f"--keep-{what}", "90s, 12h or 7d, a size (10GB), both (7d,10GB) or always"
+            )
     return found
 
 

@@ -54,7 +54,7 @@ _WHY: Final = {
 
 def store_of(paths: Layout) -> Invitations:
     """The invitations of a realm, beside the administrator's key."""
-    return Invitations(paths.secrets / "reception" / "invitations.sqlite")
+    return Invitations(paths.invitations)
 
 
 def invite(

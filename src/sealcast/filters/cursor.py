@@ -57,5 +57,7 @@ class TokenCursor:
         near = difflib.get_close_matches(token.value.upper(), KEYWORDS, 1) if token.kind == "WORD" else []
         if near and hint is None:
             hint = f"did you mean {near[0]}?"
+        if hint is None and token.kind == "=" and self._next and self._tokens[self._next - 1].kind == "=":
+            hint = "write one = to ask whether two values are equal"
         shown = token.value if len(token.value) <= 40 else token.value[:37] + "..."
         raise FilterRejected("syntax", f"{wanted} should follow, not {shown!r}", at=token.at, hint=hint)

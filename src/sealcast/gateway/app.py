@@ -148,13 +148,10 @@ class GatewayApp:
                 await self._carry(send, request, page)
 
     async def _carry(self, send: Send, request: _Request, page: CarriedPage) -> None:
-        version = self._hub.newest.version
         await send(self._start(request, page.status, page.headers))
         async for part in page.parts():
-            if version != self._hub.newest.version:
-                # A page that is open ends with the right to open it.
-                version = self._hub.newest.version
-                self._judge(request)
+            # A page that is open ends with the right to open it: by what the registry says, or by the clock.
+            self._judge(request)
             await send({"type": "http.response.body", "body": part, "more_body": True})
             request.sent += len(part)
             if request.connection.gone:

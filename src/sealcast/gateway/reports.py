@@ -19,7 +19,6 @@ from sealcast.gateway.problems import Refusal, forbidden
 from sealcast.log.cursor import Cursor, CursorFile, Saved
 from sealcast.log.forwarded import ForwardedLog
 from sealcast.log.ledger import LedgerReader
-from sealcast.log.post_log import PostLog
 from sealcast.primitives.sign import VerifyKey
 from sealcast.wire import cbor, frame
 from sealcast.wire import posts as wire
@@ -47,7 +46,7 @@ async def posts(hub: Hub, asked: ApiCall) -> NoAnswer:
             access.be(asked.caller, header.sender, "a post")
             if (header.topic, header.receiver) != (about.id, broker):
                 raise Misuse("a post is for the broker and the topic that its header names")
-        with PostLog(hub.realm.paths.topic(topic, broker).filter_posts) as log:
+        with hub.realm.carriers.posts(state, topic, broker) as log:
             log.check_share(asked.caller.name)
             log.append(made)
 

@@ -134,10 +134,11 @@ async def _items(hub: Hub, asked: ApiCall, journal: FollowedLedger, reseals: Log
     topic, part, feed = asked.path["topic"], asked.path["part"], journal.feed
     version, known, everything, slot, beat = -1, -1, asked.caller.is_broker, None, False
     while not asked.connection.leaving:
+        # Whoever lost its place meanwhile is told nothing more. A certificate also ends by the clock.
+        caller = hub.again(asked)
         if version != hub.newest.version:
-            # Whoever lost its place meanwhile is told nothing more.
             version, state = hub.newest.version, hub.newest.seen.state
-            access.read_journal(state, hub.again(asked), topic, part)
+            access.read_journal(state, caller, topic, part)
             if kept_at(hub, state, topic, asked.path["broker"], part).key != journal.journal.key:
                 return  # it was moved: whoever follows asks again, and follows it there
             slot = state.slot_of(topic, asked.caller.name)

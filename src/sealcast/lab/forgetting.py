@@ -29,7 +29,6 @@ from sealcast.lab.theft.loot import Loot, steal
 from sealcast.lab.theft.reads import Reads
 from sealcast.lab.theft.tries import Tries
 from sealcast.log.driver_lock import runs_already
-from sealcast.log.ledger import LedgerReader
 from sealcast.log.reseals import Removal
 from sealcast.overlay import routing
 from sealcast.pipeline import reseal
@@ -38,7 +37,7 @@ from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.steps import StepName
 from sealcast.trust.admin import topics
 from sealcast.trust.admin.compromise import center_keys
-from sealcast.trust.admin.deletion import Lasting, lasting, refuse_carried
+from sealcast.trust.admin.deletion import Lasting, lasting
 from sealcast.trust.admin.maintenance import forget_epochs
 from sealcast.trust.admin.overlays import forget_layer_keys
 from sealcast.trust.deployment import Realm
@@ -143,7 +142,6 @@ def forget(realm: Realm, wanted: Forgotten) -> Forgetting:
 def _check(realm: Realm, wanted: Forgotten) -> Topic:
     state = realm.state()
     about = state.topic(wanted.topic)
-    refuse_carried(state, wanted.topic)
     if wanted.publisher:
         state.entity(wanted.publisher)
     if about.protection.peers:
@@ -189,9 +187,10 @@ def _refuse_waiting(realm: Realm, step: FramesStep) -> None:
 
 def _steps(realm: Realm, topic: str) -> Iterator[FramesStep]:
     """The topic at each broker that has something of it here."""
-    for broker in realm.state().brokers():
-        here = realm.paths.broker_key_of(broker).exists() and realm.paths.topic(topic, broker).ledger.is_dir()
-        if here:
+    state = realm.state()
+    for broker in state.brokers():
+        has = (topic, broker) in state.journals or realm.paths.topic(topic, broker).ledger.is_dir()
+        if has and realm.paths.broker_key_of(broker).exists():
             yield FramesStep.of(StepName(str(realm.paths.root), topic, broker))
 
 
@@ -244,8 +243,8 @@ def _count(done: reseal.Done, found: Forgetting) -> None:
 def _drop_frames(realm: Realm, step: FramesStep) -> int:
     """Removes every frame that a batch took; how many."""
     removed = 0
-    with LedgerReader(step.paths.ledger) as ledger, realm.frames(step.name.topic, step.name.broker) as log:
-        last = ledger.last()
+    with realm.frames(step.name.topic, step.name.broker) as log:
+        last = step.ledger.last()
         for number in range(log.partitions if last is not None else 0):
             part, end = log.partition(number), last.entry.reached(number) if last is not None else 0
             start = part.start()

@@ -56,9 +56,11 @@ def steps(realm: Realm, topic: str) -> Iterator[OpenStep]:
     state = realm.state()
     for kind in broker_side(state.topic(topic).protection).steps:
         for broker in state.brokers():
-            step = StepName(str(realm.paths.root), topic, broker, kind.step)
-            if realm.paths.broker_key_of(broker).exists() and (opened := step.open()).paths.ledger.is_dir():
-                yield opened
+            if not realm.paths.broker_key_of(broker).exists():
+                continue
+            step = StepName(str(realm.paths.root), topic, broker, kind.step).open()
+            if (topic, broker) in state.journals or step.paths.ledger.is_dir():
+                yield step
 
 
 def chosen(realm: Realm, wanted: Forgotten) -> tuple[set[bytes], int]:

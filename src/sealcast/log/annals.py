@@ -19,16 +19,16 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from sealcast.errors import Bug, Corrupt, FrameRejected, Misuse
+from sealcast.errors import Bug, Corrupt, FrameRejected, Locked, Misuse
 from sealcast.log import files
 from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.journal import LogPlace, open_log
 from sealcast.log.port import PartitionLog, Record
+from sealcast.model.dataclass import dataclass
 from sealcast.primitives import kdf, mac
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.primitives.sign import SIGNATURE_BYTES, SigningKey, VerifyKey
@@ -202,11 +202,17 @@ class Annals(TaggedLog[Note]):
         log = self._reading()
         return iter(()) if log is None or start >= log.end() else self._chained(log, start)
 
-    def append(self, notes: Sequence[dict[str, Any]]) -> None:
-        """Adds all of them, durable on return."""
+    def append(self, notes: Sequence[dict[str, Any]], after: int | None = None) -> None:
+        """Adds all of them, durable on return. Where they were made of what the records before say, `after` is how many
+        there were, and Locked says that there are others: on a carrier, nobody's lock keeps other machines out."""
         if not notes:
             return
         with self._appending() as log:
+            if after is not None and (end := log.end()) != after:
+                raise Locked(
+                    f"{self.shown} has {end} records, and this process knows of {after}: another one writes it",
+                    hint="let one process run the broker; this one goes on where the other is",
+                )
             before, records = self._tag_before(log, log.end()), []
             for note in notes:
                 record, before = self._sealed(cbor.encode({1: note, 2: before}))

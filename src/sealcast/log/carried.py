@@ -91,10 +91,14 @@ class CarriedLog(Closing):
     # --- appending -------------------------------------------------------------------------------
 
     def append(self, records: Sequence[bytes]) -> list[int]:
-        check_sizes(records)
-        head = RecordHead(SHARED, time.time_ns() // 1000, 0)
-        positions = self._partition.append([(head.sealed(data), data) for data in records])
-        return [position + self._shift for position in positions]
+        now = time.time_ns() // 1000
+        return self.copy([(now, data) for data in records])
+
+    def copy(self, records: Sequence[tuple[int, bytes]]) -> list[int]:
+        """Appends records that were another log's, with the times that they had there."""
+        check_sizes([data for _, data in records])
+        stored = [(RecordHead(SHARED, at, 0).sealed(data), data) for at, data in records]
+        return [position + self._shift for position in self._partition.append(stored)]
 
     def cut(self, before: int) -> None:
         """A carrier drops records one by one."""

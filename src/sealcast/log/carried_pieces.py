@@ -186,6 +186,20 @@ class CarriedPieces(Closing, Unpicklable):
 
     # --- what there is ---------------------------------------------------------------------------
 
+    def unplaced(self) -> Iterator[bytes]:
+        """Parts that are there and that no place leads to: left by tasks that died, or not dropped yet."""
+        placed = {
+            (each.place.partition, position)
+            for known in self._kept().values()
+            for each in known
+            for position in each.place.positions
+        }
+        for number, partition in enumerate(self._parts):
+            first, end = partition.bounds()
+            for stored in partition.fetch(first, end) if first < end else ():
+                if (number, stored.position) not in placed:
+                    yield stored.data
+
     def has(self, name: str) -> bool:
         return any(self._is_kept(place) for place in self._copies(checked_name(name)))
 

@@ -41,6 +41,7 @@ from sealcast.log.layout import (
     SEGMENT,
     check_sizes,
     encode,
+    encode_timed,
 )
 from sealcast.log.port import Record, SharedLog
 from sealcast.log.reader import LogReader, Verified
@@ -108,6 +109,13 @@ class EmbeddedLog(Closing):
 
     def append(self, records: Sequence[bytes]) -> range:
         """Write the records, durably; their offsets. Raises DiskFull when they do not fit: then none was written."""
+        return self._append(records, None)
+
+    def copy(self, records: Sequence[tuple[int, bytes]]) -> range:
+        """Appends records that were another log's, with the times that they had there."""
+        return self._append([data for _, data in records], [at for at, _ in records])
+
+    def _append(self, records: Sequence[bytes], times: Sequence[int] | None) -> range:
         lock, syncer = self._writable()
         check_sizes(records)
         hashed = [(data, hashlib.sha256(data).digest()) for data in records]
@@ -120,7 +128,10 @@ class EmbeddedLog(Closing):
                 end = self._roll(end, syncer)
             now_us = time.time_ns() // 1000
             # A clock that was set back must not unsort the log, and one that is ahead must not move other writers'.
-            raw, after = encode(end.mark, hashed, max(now_us, end.mark.time_us) if self.ordered else now_us)
+            if times is None:
+                raw, after = encode(end.mark, hashed, max(now_us, end.mark.time_us) if self.ordered else now_us)
+            else:
+                raw, after = encode_timed(end.mark, hashed, times, ordered=self.ordered)
             self._write(raw, end)
             with files.named(self._frontier.path, "writing"):
                 self._frontier.write(after, end.generation)
@@ -263,10 +274,8 @@ class EmbeddedLog(Closing):
         return self._reader
 
 
-class FrameLog(EmbeddedLog):
-    """A partition that publishers append to, each with a clock of its own: a stamp is its writer's word."""
-
-    ordered = False
+class RetiringLog(EmbeddedLog):
+    """A partition that many append to, and that may be moved elsewhere while they do."""
 
     def retire(self, to: str) -> int:
         """Lets nobody append here any more, because the partition is elsewhere from now on; its end, which is final.
@@ -280,7 +289,13 @@ class FrameLog(EmbeddedLog):
 
     def _check_writer(self) -> None:
         if (self.directory / _RETIRED).exists():
-            raise Moved(f"{self.directory} takes no more frames: the topic was moved", hint="open the topic again")
+            raise Moved(f"{self.directory} takes nothing more: the topic was moved", hint="open the topic again")
+
+
+class FrameLog(RetiringLog):
+    """A partition that publishers append to, each with a clock of its own: a stamp is its writer's word."""
+
+    ordered = False
 
 
 class EmbeddedTopic(Closing):

@@ -193,7 +193,11 @@ class KafkaCarrier(Closing, Unpicklable):
             if error.args[0].code() not in _UNKNOWN:
                 raise self.trouble(error, name) from None
 
-    def check(self, name: str) -> None:
+    def placement(self, name: str) -> Placement:
+        return self._described(name)[1]
+
+    def _described(self, name: str) -> tuple[dict[str, str], Placement]:
+        """The settings of a topic, and how it is kept."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, checked_name(name))
         try:
             found = self.admin().describe_configs([resource], request_timeout=self.patience_s)[resource].result()
@@ -202,8 +206,12 @@ class KafkaCarrier(Closing, Unpicklable):
             raise self.trouble(error, name) from None
         value = {key: entry.value for key, entry in found.items()}
         replicas = min((len(p.replicas) for p in described.partitions.values()), default=0)
+        return value, Placement(len(described.partitions), replicas, int(value.get("min.insync.replicas") or 1))
+
+    def check(self, name: str) -> None:
+        value, kept = self._described(name)
         synced = value.get("flush.messages") == "1"
-        if not synced and (replicas < 2 or int(value.get("min.insync.replicas") or 1) < 2):
+        if not synced and (kept.replicas < 2 or kept.in_sync < 2):
             raise Misuse(
                 f"topic {name!r} of {self.shown} would acknowledge records that are on one machine and not synced",
                 hint="set its min.insync.replicas to 2 or more and replicate it, or set flush.messages=1",

@@ -20,10 +20,10 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from sealcast.errors import Misuse, NotFound
+from sealcast.model.dataclass import dataclass
 
 MAX_RECORD_BYTES: Final = 32 << 20
 #: Of one `append`: it is written in one piece, into one segment.
@@ -96,6 +96,17 @@ def encode(mark: Mark, records: list[tuple[bytes, bytes]], time_us: int) -> tupl
         offset += 1
     raw = b"".join(parts)
     return raw, Mark(mark.segment, offset, mark.position + len(raw), time_us, chain)
+
+
+def encode_timed(
+    mark: Mark, records: list[tuple[bytes, bytes]], times: Sequence[int], *, ordered: bool
+) -> tuple[bytes, Mark]:
+    """The same, each record with a time of its own; where the log is `ordered`, none before the one before."""
+    parts: list[bytes] = []
+    for record, time_us in zip(records, times, strict=True):
+        raw, mark = encode(mark, [record], max(time_us, mark.time_us) if ordered else time_us)
+        parts.append(raw)
+    return b"".join(parts), mark
 
 
 def check_sizes(records: Sequence[bytes]) -> None:

@@ -170,14 +170,20 @@ class NatsCarrier(Closing, Unpicklable):
         for number in reversed(range(self.partitions(name) or 0)):
             self.ask(delete(number))
 
-    def check(self, name: str) -> None:
+    def placement(self, name: str) -> Placement:
+        return Placement(self.partitions(name) or 0, self._configured(name).num_replicas or 1)
+
+    def _configured(self, name: str) -> StreamConfig:
         async def configured() -> StreamConfig:
             try:
                 return (await (await self.streams()).stream_info(stream_of(name, 0))).config
             except (NatsError, TimeoutError, OSError) as error:
                 raise self.trouble(error, name) from None
 
-        found = self.ask(configured())
+        return self.ask(configured())
+
+    def check(self, name: str) -> None:
+        found = self._configured(name)
         bounded = [bound for bound in (found.max_msgs, found.max_bytes, found.max_age) if bound and bound > 0]
         if found.storage != StorageType.FILE or found.retention != RetentionPolicy.LIMITS or found.no_ack:
             raise Misuse(f"stream {name!r} of {self.shown} is not kept in files, or does not keep what was read")

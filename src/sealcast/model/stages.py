@@ -10,9 +10,10 @@ realm. Arrays are numpy's and Arrow's; this module names their types and needs n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
+from sealcast.model.dataclass import dataclass
 from sealcast.model.rejection import Rejection
 
 if TYPE_CHECKING:
@@ -43,9 +44,11 @@ class Ruled:
     codes: NDArray[np.uint8]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FrameProof:
-    """What lets a subscriber verify one event of a frame alone: the signed header, and the tree under its root."""
+    """What lets a subscriber verify one event of a frame alone: the signed header, and the tree under its root.
+
+    Nobody changes one. It is not frozen, because there may be one for each event, and that takes four times as long."""
 
     offset: int
     signed: bytes

@@ -126,11 +126,11 @@ def _start(
         context._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
         return SparkSession(context) if local else cluster.settle(context)
     except (Py4JError, OSError) as error:
+        said = _first_line(error)  # asks the JVM, so before that is closed
         gateway.close()
         _forget_gateway()
-        raise Unavailable(
-            f"Spark did not start on {master}: {_first_line(error)}", hint=f"its log is {home / 'spark.log'}"
-        ) from error
+        log = home / "spark.log"
+        raise Unavailable(f"Spark did not start on {master}: {said}", hint=f"its log is {log}") from error
 
 
 def _options(home: Path, short_lived: bool) -> list[str]:

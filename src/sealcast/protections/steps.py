@@ -86,7 +86,7 @@ def here(realm: str) -> tuple[int, ...]:
 
 @lru_cache(MAX_OPEN)
 def _open(name: StepName, where: tuple[int, ...]) -> OpenStep:
-    about = _realm(name.realm, where).state().topic(name.topic)
+    about = realm_of(name.realm, where).state().topic(name.topic)
     for kind in port.broker_side(about.protection).steps:
         if kind.step == name.step:
             return kind(name)
@@ -94,7 +94,8 @@ def _open(name: StepName, where: tuple[int, ...]) -> OpenStep:
 
 
 @lru_cache(16)
-def _realm(directory: str, where: tuple[int, ...]) -> BrokerRealm:
+def realm_of(directory: str, where: tuple[int, ...]) -> BrokerRealm:
+    """The realm in this process (`here`)."""
     return BrokerRealm(directory)
 
 
@@ -170,7 +171,7 @@ class OpenStep(Unpicklable, ABC):
     def __init__(self, name: StepName) -> None:
         self.name = name
         self.where = here(name.realm)
-        self.realm = _realm(name.realm, self.where)
+        self.realm = realm_of(name.realm, self.where)
         self.about: Topic = self.realm.state().topic(name.topic)
 
     @classmethod

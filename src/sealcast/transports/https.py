@@ -53,6 +53,10 @@ MAX_ANSWER_BYTES: Final = 64 << 20
 MAX_PROBLEM_BYTES: Final = 64 << 10
 MAX_ITEMS: Final = 1 << 20
 _CONNECTIONS: Final = 8
+#: Whoever waits for an answer asks after this many seconds whether the other end is still there, and this often. A
+#: machine that took the gateway's address over answers that it knows of no such connection.
+_ALIVE_S: Final = 4
+_ALIVE_PROBES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +221,11 @@ class Connection(Closing, Unpicklable):
         with self._lock:
             if self._pool is None or self._pool[0] != os.getpid():
                 pool = urllib3.HTTPSConnectionPool(
-                    self.address.host, self.address.port, maxsize=_CONNECTIONS, ssl_context=self._ways.context()
+                    self.address.host,
+                    self.address.port,
+                    maxsize=_CONNECTIONS,
+                    ssl_context=self._ways.context(),
+                    socket_options=_alive(),
                 )
                 pool.ConnectionCls = _proving(self._ways.prove)
                 self._pool = os.getpid(), pool
@@ -293,6 +301,16 @@ def _read(answer: urllib3.BaseHTTPResponse, most: int) -> bytes | None:
             return None
     answer.release_conn()
     return b"".join(parts)
+
+
+def _alive() -> list[tuple[int, int, int]]:
+    """Options of a connection that notices within seconds that nobody is at its other end."""
+    options = [*HTTPSConnection.default_socket_options, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    named = {"TCP_KEEPIDLE": _ALIVE_S, "TCP_KEEPINTVL": _ALIVE_S, "TCP_KEEPCNT": _ALIVE_PROBES}
+    # Not every system has all of them by these names.
+    return options + [
+        (socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in named.items() if hasattr(socket, name)
+    ]
 
 
 def _proving(prove: Callable[[bytes], None]) -> type[HTTPSConnection]:

@@ -14,9 +14,11 @@ from functools import partial
 
 from sealcast.log.carried import CarriedLog
 from sealcast.log.carried_journal import CarriedJournal
+from sealcast.log.carried_overlay import HOPS_SUFFIX, CarriedOverlay
 from sealcast.log.carriers import Carrier, CarrierAddress, carrier_settings, connect
 from sealcast.log.forwarded import BrokerTopic
 from sealcast.log.journal import DirectoryJournal, JournalPart, KeptJournal, Turn
+from sealcast.log.post_log import FilterPosts, PostLog
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.layout import Layout
 from sealcast.trust.realm.state import Carried, CarriedName, RealmState
@@ -53,10 +55,11 @@ class Carriers(Unpicklable):
 
     def journal(self, state: RealmState, topic: str, broker: str, part: JournalPart = "") -> KeptJournal:
         """A topic's ledger at one of its brokers, with all that belongs to it."""
-        place = state.journals.get((topic, broker)) if part != "hops" else None  # those of overlays are in directories
+        place = state.journals.get((topic, broker))
         if place is None:
             return DirectoryJournal(self._paths.topic(topic, broker).root / part)
-        return self.journal_at(state, place, state.topic(topic).partitions)
+        at = hops_of(place) if part == "hops" else place  # notes on replays are of the ledger that they are beside
+        return self.journal_at(state, at, state.topic(topic).partitions)
 
     def journal_at(self, state: RealmState, place: CarriedName, partitions: int) -> CarriedJournal:
         """A journal on a carrier."""
@@ -69,12 +72,28 @@ class Carriers(Unpicklable):
                 )
             return self._journals[at]
 
+    def overlay(self, state: RealmState, topic: str, broker: str) -> CarriedOverlay | None:
+        """What a broker of a topic's overlay has beside its ledgers; None where that is in its directory."""
+        place = state.journals.get((topic, broker))
+        return None if place is None else self.overlay_at(state, place)
+
+    def overlay_at(self, state: RealmState, place: CarriedName) -> CarriedOverlay:
+        """The same, on a carrier."""
+        return CarriedOverlay(self.carrier(state, place.carrier), place.name)
+
+    def posts(self, state: RealmState, topic: str, broker: str) -> FilterPosts:
+        """What those below a broker of a topic's overlay post to it, for whoever posts."""
+        there = self.overlay(state, topic, broker)
+        return PostLog(self._paths.topic(topic, broker).filter_posts) if there is None else there.posts()
+
     def remove(self, state: RealmState, topic: str) -> None:
         """Removes all that carriers have of a topic. Done twice, it does nothing more. A topic of a carrier that held
         records of others before it held frames stays."""
         for (name, _), at in state.journals.items():
             if name == topic:
-                self.journal_at(state, at, 1).remove()
+                for each in (at, hops_of(at)):
+                    self.journal_at(state, each, 1).remove()
+                self.overlay_at(state, at).remove()
         for (name, _), place in state.carried.items():
             if name == topic and not any(place.positions):
                 self.carrier(state, place.carrier).remove(place.name)
@@ -82,3 +101,8 @@ class Carriers(Unpicklable):
     def _carried(self, carrier: Carrier, place: Carried, number: int) -> CarriedLog:
         partition = carrier.partition(place.name, number)
         return CarriedLog(partition, place.positions[number], place.numbers[number])
+
+
+def hops_of(place: CarriedName) -> CarriedName:
+    """Where what a broker of an overlay hands on is, beside what it admits."""
+    return place._replace(name=place.name + HOPS_SUFFIX)

@@ -20,7 +20,7 @@ from sealcast.log.cursor import Saved
 from sealcast.log.forwarded import BrokerTopic, ForwardedLog
 from sealcast.log.journal import Journal, JournalPart
 from sealcast.log.lane_log import LaneLog, LocalLaneLog
-from sealcast.log.post_log import PostLog
+from sealcast.log.post_log import FilterPosts
 from sealcast.log.suspended import SuspensionNote
 from sealcast.trust.carrying import Carriers
 from sealcast.trust.certificates.roles import Role
@@ -155,8 +155,8 @@ class LocalSite:
     def _log(self, state: RealmState, topic: str, broker: str) -> BrokerTopic:
         return self._carriers.frames(state, topic, broker)
 
-    def posts(self, topic: str, broker: str) -> PostLog:
-        return PostLog(self._paths.topic(topic, broker).filter_posts)
+    def posts(self, topic: str, broker: str) -> FilterPosts:
+        return self._carriers.posts(self._state(), topic, broker)
 
     def control(self) -> ControlPlane:
         return ControlPlane(self._paths.root)

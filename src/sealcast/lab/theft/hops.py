@@ -16,10 +16,11 @@ from contextlib import suppress
 from functools import reduce
 from itertools import chain
 from operator import mul
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from sealcast.errors import CannotOpen, FrameRejected, KeyMissing, Rejected, SealcastError
+from sealcast.lab.theft.pieces import SomePieces, bytes_in, lying_at
+from sealcast.log.pieces import Pieces
 from sealcast.primitives.algebra import group_named
 from sealcast.primitives.groups import Element, Exponent
 from sealcast.primitives.secrets import Unpicklable
@@ -85,7 +86,7 @@ class LayerThief(Unpicklable):
 
     def opened(self) -> tuple[int, int]:
         """Deliveries addressed to it as a reader that it opens, and all that there are."""
-        opener = EventOpener(self._about.schema, self._about.id, publishers_keys(lambda: self._state), self._opener)
+        opener = EventOpener(self._about, publishers_keys(lambda: self._state), self._opener)
         good = tried = 0
         for piece, row, _ in self._incoming():
             if any(entry.final for entry in entries_of(piece, row)):
@@ -151,7 +152,7 @@ class LayerThief(Unpicklable):
     def _outgoing(self) -> dict[bytes, list[tuple[TreeId, bytes]]]:
         """By event: the tokens that it sent on."""
         found = defaultdict[bytes, list[tuple[TreeId, bytes]]](list)
-        for piece in _pieces(self._realm.paths.topic(self._topic, self._name).hops.pieces):
+        for piece in _handed_on(self._realm, self._state, self._topic, self._name):
             for row in range(len(piece.row_event)):
                 event = piece.event_of(row)
                 tree, tokens = tree_of(piece, event), chain(*(entry.tokens for entry in entries_of(piece, row)))
@@ -203,9 +204,15 @@ class LayerThief(Unpicklable):
 def hop_pieces(realm: Realm, state: RealmState, topic: str) -> Iterator[HopPiece]:
     """Every hop piece that lies here: what roots took in, and what brokers handed on."""
     for broker in state.brokers():
-        paths = realm.paths.topic(topic, broker)
-        yield from _pieces(paths.pieces)
-        yield from _pieces(paths.hops.pieces)
+        for lying in lying_at(realm, topic, broker):
+            yield from _pieces(lying.delivered)
+        yield from _handed_on(realm, state, topic, broker)
+
+
+def _handed_on(realm: Realm, state: RealmState, topic: str, broker: str) -> Iterator[HopPiece]:
+    yield from _pieces(SomePieces(Pieces(realm.paths.topic(topic, broker).hops.pieces)))
+    if (topic, broker) in state.journals:
+        yield from _pieces(SomePieces(realm.carriers.journal(state, topic, broker, "hops").pieces))
 
 
 def tree_of(piece: HopPiece, event: int) -> TreeId:
@@ -221,7 +228,7 @@ def entries_of(piece: HopPiece, row: int) -> tuple[LayeredEntry, ...]:
         return ()
 
 
-def _pieces(directory: Path) -> Iterator[HopPiece]:
-    for path in sorted(directory.glob("*.piece")) if directory.is_dir() else ():
+def _pieces(pieces: SomePieces) -> Iterator[HopPiece]:
+    for data in bytes_in(pieces):
         with suppress(FrameRejected):
-            yield hops.parse(path.read_bytes())
+            yield hops.parse(data)

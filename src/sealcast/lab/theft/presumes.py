@@ -15,7 +15,7 @@ from sealcast.errors import FrameRejected
 from sealcast.lab import thief
 from sealcast.lab.theft import queued
 from sealcast.lab.theft.hops import entries_of, hop_pieces, tree_of
-from sealcast.lab.theft.pieces import pieces_in
+from sealcast.lab.theft.pieces import lying_at, pieces_in
 from sealcast.lab.theft.publishing import ADMITTED, NO, REVOKED
 from sealcast.lab.theft.reads import Reads, in_logs
 from sealcast.log.port import PartitionLog
@@ -71,16 +71,17 @@ class Presumes:
         return self._managed(topic, epoch) or self._realm.state().topic_key(topic, epoch, self.name) is not None
 
     def _opened(self, topic: str, broker: str) -> int:
-        state, root = self._realm.state(), self._realm.paths.topic(topic, broker).root
-        slot, found = state.slot_of(topic, self.name), 0
-        for piece in pieces_in(root / "pieces"):
-            if self._everyones(topic, piece.epoch):
-                found += len(piece)
-            elif slot is not None and self._had(topic, piece.epoch):
-                found += len(piece.rows_for(slot)[0])
-        # What was replayed does not say for whom.
-        replayed = (piece for piece in pieces_in(root / "replays" / "pieces") if self._had(topic, piece.epoch))
-        return found + sum(len(piece.rows_for(READER_SLOT)[0]) for piece in replayed)
+        slot, found = self._realm.state().slot_of(topic, self.name), 0
+        for lying in lying_at(self._realm, topic, broker):
+            for piece in pieces_in(lying.delivered):
+                if self._everyones(topic, piece.epoch):
+                    found += len(piece)
+                elif slot is not None and self._had(topic, piece.epoch):
+                    found += len(piece.rows_for(slot)[0])
+            # What was replayed does not say for whom.
+            replayed = (piece for piece in pieces_in(lying.replayed) if self._had(topic, piece.epoch))
+            found += sum(len(piece.rows_for(READER_SLOT)[0]) for piece in replayed)
+        return found
 
     def _named(self, log: PartitionLog, topic: str) -> thief.FramesRead:
         messages = end = 0

@@ -53,7 +53,7 @@ def in_logs(
     state = realm.state()
     peers = state.topic(topic).protection.peers
     for holder in [name] if peers else state.brokers():
-        if realm.paths.topic(topic, holder).frames_root.is_dir():
+        if (topic, holder) in state.carried or realm.paths.topic(topic, holder).frames_root.is_dir():
             opened = realm.outbox if peers else realm.frames
             log: EmbeddedTopic = opened(topic, holder, read_only=True)
             with log:

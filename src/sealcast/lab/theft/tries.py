@@ -1,4 +1,4 @@
-"""A thief with the keys in its hands: it obeys nothing, and tries them on every file that lies here."""
+"""A thief with the keys in its hands: it obeys nothing, and tries them on all that lies here and on carriers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sealcast.lab import thief
 from sealcast.lab.theft import queued
 from sealcast.lab.theft.hops import LayerThief
 from sealcast.lab.theft.loot import Loot
-from sealcast.lab.theft.pieces import handed, open_own, open_with_topic_keys
+from sealcast.lab.theft.pieces import handed, lying_at, open_own, open_with_topic_keys
 from sealcast.lab.theft.publishing import publish
 from sealcast.lab.theft.reads import Reads, in_logs
 from sealcast.primitives.secrets import Secret, Unpicklable
@@ -35,12 +35,12 @@ class Tries(Unpicklable):
     def reads(self, topic: str) -> Reads:
         state, loot, opened, tried = self._realm.state(), self._loot, 0, 0
         for broker in state.brokers():
-            paths = self._realm.paths.topic(topic, broker)
-            if topic in loot.topic_keys:
-                good, some = open_with_topic_keys(state, loot.topic_keys[topic], topic, broker, paths.pieces)
-            else:
-                good, some = open_own(state, loot, topic, broker, paths.root)
-            opened, tried = opened + good, tried + some
+            for lying in lying_at(self._realm, topic, broker):
+                if topic in loot.topic_keys:
+                    good, some = open_with_topic_keys(state, loot.topic_keys[topic], topic, broker, lying.delivered)
+                else:
+                    good, some = open_own(state, loot, topic, broker, lying)
+                opened, tried = opened + good, tried + some
         frames = sum(read.messages for _, _, read in self.frames(topic))
         found = Reads(opened, tried, frames, queued.opened(self._realm, state, topic, partial(self._keys, topic)))
         return self._with_layers(topic, found) if state.topic(topic).protection.overlay else found

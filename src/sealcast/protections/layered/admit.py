@@ -60,7 +60,8 @@ class AdmitStep(HopCuts, FramesStep):
 
     @classmethod
     def _has_frames(cls, realm: BrokerRealm, topic: str, broker: str) -> bool:
-        if not realm.paths.topic(topic, broker).frames_root.exists():
+        on_a_carrier = (topic, broker) in realm.state().carried
+        if not on_a_carrier and not realm.paths.topic(topic, broker).frames_root.exists():
             return False
         step = StepName(str(realm.paths.root), topic, broker).open()
         return step.awaits(step.committed(), step.available())

@@ -176,6 +176,8 @@ class HopsAudit(LedgerAudit[HopPiece]):
                 return
             if self._removed_above(ref):
                 self.report.gap(f"some of what {self._node!r} took from above was removed there, and not routed again")
+            elif self._keys_forgotten(ref):
+                self.report.gap(f"some of what {self._node!r} handed on is of epochs whose keys were destroyed")
             else:
                 text = f"records {ref.first} to {ref.end - 1} above it give something else than {ref.name} has"
                 self.add(Kind.PIECE, f"{where}: routed again, {text}")
@@ -184,6 +186,13 @@ class HopsAudit(LedgerAudit[HopPiece]):
         """Whether events were taken out of the records that a piece was made from: refusals of these are missing."""
         records = (self._step.upstream(ref.partition).record(index) for index in range(ref.first, ref.end))
         return any(each.resealed is not None and each.resealed.removal is not None for each in records)
+
+    def _keys_forgotten(self, ref: PieceRef) -> bool:
+        """Whether the events that a piece was made from are of epochs whose keys brokers destroyed: what is routed
+        again without them is refused."""
+        kept = self._state.topic(self._topic).forgotten_before
+        above = self._step.upstream(ref.partition).pieces(ref.first, ref.end)
+        return any(frame.parse_signed(each.signed).header.epoch < kept for piece in above for each in piece.frames)
 
     def _follow(self, piece: HopPiece, where: str) -> None:
         here: dict[Line, set[tuple[int, int]]] = {}

@@ -65,7 +65,8 @@ class LayeredInbox(Unpicklable):
         if self._name not in self._realm.state().overlay(self._topic).places:
             self._interests.close()
             no_subscription(self._topic, self._name)
-        self._opener = opener_for(self._realm, self._topic, self._interests.participant)
+        self._schema = b""
+        self._known = self._opener
         self.mail = _mail(self._realm, self._topic, self._name, lambda: self._homes)
         self.keys = Measured()
         self._reporter = Reporter(self._realm, self._topic, self._name)
@@ -73,6 +74,15 @@ class LayeredInbox(Unpicklable):
     @property
     def trouble(self) -> SealcastError | None:
         return self._interests.trouble
+
+    @property
+    def _opener(self) -> EventOpener:
+        """A version of the schema that came since is for an opener that knows it."""
+        schema = (self._realm.registry.known or self._realm.state()).topic(self._topic).schema.digest
+        if schema != self._schema:
+            self._schema = schema
+            self._known = opener_for(self._realm, self._topic, self._interests.participant)
+        return self._known
 
     def look(self, state: RealmState) -> None:
         """Tells the broker what it does not know yet, when the registry changed, and now and then."""
@@ -87,7 +97,7 @@ class LayeredInbox(Unpicklable):
 
     def unwanted(self, opened: OpenedBatch) -> Sequence[int]:
         """Keys are not bound to what was asked for: brokers above can hand on any event. Its own filters can tell."""
-        return self._interests.unwanted(opened.columns) if len(opened) else ()
+        return self._interests.unwanted(opened.columns, self._known.schema) if len(opened) else ()
 
     def report(self, events: Sequence[OpenedEvent], count: int) -> None:
         self._reporter.report(events, count)
@@ -105,7 +115,7 @@ class LayeredInbox(Unpicklable):
 def opener_for(realm: EntityRealm, topic: str, participant: Participant) -> EventOpener:
     """What opens the events of one subscriber, by the places and keys that it has."""
     about = realm.state().topic(topic)
-    return EventOpener(about.schema, about.id, publishers_keys(realm.state), participant.opener)
+    return EventOpener(about, publishers_keys(realm.state), participant.opener)
 
 
 def mailbox_at(

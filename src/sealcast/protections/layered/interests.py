@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from sealcast.control.wallet import Wallet
 from sealcast.errors import FilterRejected, Misuse, NotFound, Rejected, SealcastError, Unavailable
 from sealcast.filters.check import fit
+from sealcast.filters.cost import names
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.labels import LabelCost, LabelFilter, label_filter
 from sealcast.filters.parse import parse
@@ -30,6 +31,7 @@ from sealcast.filters.tree import Condition
 from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.log.closing import Closing
 from sealcast.model.event import OpenedEvent
+from sealcast.model.schema import Schema
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.labelled import named, new_ids
 from sealcast.protections.layered.filters.posts import Numbered, signed_posts
@@ -68,13 +70,13 @@ class LayeredInterests(Closing, Unpicklable):
                 hint=f"do this where {name!r} keeps its key file",
             )
         self._identity = own_identity(realm, state, name)
-        self._schema, self._topic_id = about.schema, about.id
+        self._topic_id = about.id
         self._own = own_filters(realm, state, topic, name)
         self.participant = Participant(realm, topic, self._identity)
         #: Its tokens.
         self.wallet = Wallet(realm, name, identity=self._identity)
         self._condition: Remembered[str, Condition] = Remembered(
-            lambda text: fit(parse(text), about.schema),
+            lambda text: fit(parse(text), self._schema),
             lambda text, _: CONDITION_BYTES * (len(text) + 1),
             MAX_COMPILED_BYTES,
         )
@@ -87,6 +89,11 @@ class LayeredInterests(Closing, Unpicklable):
         self._ever: list[Condition] = []
         #: Why the last attempt to tell its broker came to nothing, if it did; it is made again.
         self.trouble: SealcastError | None = None
+
+    @property
+    def _schema(self) -> Schema:
+        """The present version. Later ones only add attributes, so what was compiled of a filter stays right."""
+        return (self.realm.registry.known or self.realm.state()).topic(self.topic).schema
 
     # --- what is wanted -------------------------------------------------------------------------------
 
@@ -188,16 +195,18 @@ class LayeredInterests(Closing, Unpicklable):
         values = dict(event.attributes)
         return [each.id for each in self._live if evaluate(self._compiled(each.text)[0], values) is True]
 
-    def unwanted(self, columns: pa.RecordBatch) -> list[int]:
-        """Which events are neither for one of the filters that it has, nor for one that it had when they were
-        delivered. Where no filter is known, none was kept on this machine, and nothing can be told."""
-        evaluator = Evaluator(columns, self._schema)
+    def unwanted(self, columns: pa.RecordBatch, schema: Schema) -> list[int]:
+        """Which events, in columns of a version of the schema, are neither for one of the filters that it has, nor for
+        one that it had when they were delivered. Where no filter is known, none was kept on this machine, and nothing
+        can be told; nor can it of a filter that asks for attributes which came since."""
+        evaluator = Evaluator(columns, schema)
         left = self._untrue(evaluator, np.arange(columns.num_rows))
         if left.size:
             # Another process of this subscriber may have added a filter meanwhile.
             filters = (*self._own.all().values(), *self._own.past.all().values())
             self._ever = [self._condition(each.text) for each in filters]
-            left = self._untrue(evaluator, left) if self._ever else left[:0]
+            told = self._ever and all(names(each) <= schema.by_name.keys() for each in self._ever)
+            left = self._untrue(evaluator, left) if told else left[:0]
         found: list[int] = left.tolist()
         return found
 

@@ -4,25 +4,27 @@
     any other       takes what its parent handed on   the parent's topics/TOPIC/hops
     either writes   its own hops/                     pieces, ledger; upstreams, which it took from so far
 
+On a carrier these are logs there, and `upstreams` is a note that the broker authenticates (`log.carried_overlay`).
 A process opens the key files of the brokers that it runs, and of no other. The ledger above is a parent's, whose
 journal key this broker has not: it is read as a subscriber reads it, verified by the parent's signatures.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from sealcast.broker.columns import piece_row
 from sealcast.errors import Corrupt
-from sealcast.log import files, noted
 from sealcast.log.annals import JournalSigner
+from sealcast.log.hop_notes import HopNotes, read_upstreams, write_upstreams
 from sealcast.log.journal import Journal, JournalPart, KeptJournal
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.piece_reader import PieceReader, hop_reader
@@ -33,7 +35,7 @@ from sealcast.protections.layered.filters.keeper import TableKeeper
 from sealcast.protections.layered.filters.kept import kept_at
 from sealcast.protections.layered.filters.table import NodeTables
 from sealcast.protections.layered.hop import hop
-from sealcast.protections.steps import MAX_OPEN, StepName, Task
+from sealcast.protections.steps import MAX_OPEN, StepName, Task, realm_of
 from sealcast.transports.problems import GatewayUnreachable
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.layer_keys import overlay_of
@@ -51,14 +53,24 @@ PATIENCE_S: Final = 1.0
 CACHE_BYTES: Final = 8 << 20
 #: Of all keepers, before events are looked at: filters that never end do not keep them waiting for ever.
 MAX_PASSES: Final = 16
-#: The note on whom it takes records from, in the order of its offsets: its name, and what it says.
-_UPSTREAMS: Final = "upstreams"
+
+
+class _Above(NamedTuple):
+    """A journal of which brokers here take records; equal if it is the same one."""
+
+    name: StepName
+    part: JournalPart
+    key: Hashable
+    where: tuple[int, ...]
+    by: JournalSigner
 
 
 @lru_cache(MAX_OPEN)
-def _reader(directory: Path, where: tuple[int, ...], by: JournalSigner) -> PieceReader[HopPiece]:
+def _reader(above: _Above) -> PieceReader[HopPiece]:
     # Shared by the brokers below one: each piece is read and verified once for all of them.
-    return hop_reader(directory, cache_bytes=CACHE_BYTES, key=by)
+    topic, broker = above.name.topic, above.name.broker
+    journal = realm_of(above.name.realm, above.where).journal(topic, broker, above.part)
+    return hop_reader(journal, cache_bytes=CACHE_BYTES, key=above.by)
 
 
 class HopStep(HopCuts):
@@ -168,13 +180,25 @@ class HopStep(HopCuts):
         if own not in overlay.parents:
             return known
         above = {overlay.parents[own] or own, *self._stood_below(overlay)}
-        if own not in known and self.realm.paths.topic(self.name.topic, own).ledger.exists():
+        if own not in known and own not in above and self._admitted_some():
             above.add(own)  # it was a root once
         if not above.issubset(known):
-            self._known = (*known, *sorted(above.difference(known)))
-            files.make_directory(self._note.parent)
-            noted.write(self._note, {_UPSTREAMS: self._known})
+            self._note_upstreams((*known, *sorted(above.difference(known))))
         return self._known
+
+    def _admitted_some(self) -> bool:
+        log = self.realm.journal(self.name.topic, self.name.broker).log("ledger")
+        if log is None:
+            return False
+        with closing(log):
+            return log.end() > 0
+
+    def _note_upstreams(self, names: tuple[str, ...]) -> None:
+        if self._notes is None:
+            write_upstreams(self.paths.root, names)
+        else:
+            self._notes.note_upstreams(names)
+        self._known = names
 
     def _stood_below(self, overlay: Overlay) -> list[str]:
         """Those above it in generations that ended since it last looked and are kept: it may have run in none of them,
@@ -186,28 +210,23 @@ class HopStep(HopCuts):
         self._looked = max(self._looked, overlay.generation)
         return [parents[self.name.broker] or self.name.broker for parents in stood if self.name.broker in parents]
 
-    def _noted(self) -> tuple[str, ...]:
-        try:
-            raw = self._note.read_bytes()
-            # A list is what releases wrote that kept no check.
-            names = json.loads(raw) if raw.startswith(b"[") else noted.decode(raw)[_UPSTREAMS]
-            return tuple(str(name) for name in names)
-        except FileNotFoundError:
-            return ()
-        except (OSError, ValueError, TypeError, KeyError):
-            raise Corrupt(f"{self._note} is not as it was written", hint="restore it from a copy") from None
+    @cached_property
+    def _notes(self) -> HopNotes | None:
+        there = self.realm.carriers.overlay(self.realm.state(), self.name.topic, self.name.broker)
+        return None if there is None else there.notes(self.realm.broker(self.name.broker).journal_key(self.about.id))
 
-    @property
-    def _note(self) -> Path:
-        return self.paths.root / _UPSTREAMS
+    def _noted(self) -> tuple[str, ...]:
+        return read_upstreams(self.paths.root) if self._notes is None else self._notes.upstreams()
 
     def reader(self, upstream: str) -> PieceReader[HopPiece]:
         """What one of them has."""
-        paths, own = self.realm.paths.topic(self.name.topic, upstream), upstream == self.name.broker
+        own = upstream == self.name.broker
         by = journal_signer(self.realm.state(), self.about, upstream, b"" if own else HOPS_PART)
         journal = None if own else self._journal(upstream)
         if journal is None:
-            return _reader(paths.root if own else paths.hops.root, self.where, by)
+            part: JournalPart = "" if own else HOPS_JOURNAL
+            key = self.realm.journal(self.name.topic, upstream, part).key
+            return _reader(_Above(replace(self.name, broker=upstream), part, key, self.where, by))
         if (upstream, by) not in self._readers:
             self._readers[upstream, by] = hop_reader(journal, cache_bytes=CACHE_BYTES, key=by)
         return self._readers[upstream, by]
@@ -285,6 +304,17 @@ class HopStep(HopCuts):
             yield piece_row(span.name.broker, piece, hops.encode(piece), end.pinned)
 
     # --- a run ------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        taken, known = self.committed().partitions, len(self.upstreams())
+        done = max((number for number, records in enumerate(taken, 1) if records), default=0)
+        if done > known:
+            raise Corrupt(
+                f"broker {self.name.broker!r} took records from {done} ledgers above it, and its note names {known}: "
+                "notes were removed, or an old copy was put back",
+                hint="restore the newest copy",
+            )
+        super().prepare()
 
     def ends(self) -> tuple[int, ...]:
         self.look_up()

@@ -45,6 +45,7 @@ class Notifying(Unpicklable):
         self._keyring = LayerKeyring(realm, identity)
         self._below: OverlayBelow | None = None
         self._subscribers: frozenset[str] = frozenset()
+        self._schema = b""
         self._sealer: NotificationSealer | None = None
 
     def take(self, state: RealmState, epoch: int) -> Sequence[str]:
@@ -53,11 +54,12 @@ class Notifying(Unpicklable):
             state = self._realm.state()
         overlay, below = state.overlay(self._topic), OverlayBelow.of(state, self._topic, self._identity.name)
         subscribers = frozenset(name for name in below.parents if name in overlay.places)
-        if self._sealer is None or below != self._below or subscribers != self._subscribers:
+        schema = state.topic(self._topic).schema.digest
+        if (self._below, self._subscribers, self._schema) != (below, subscribers, schema):
             self._rebuild(state, below, subscribers)
             if self._below is None or self._below.tree != below.tree:
                 self._introduce()
-            self._below, self._subscribers = below, subscribers
+            self._below, self._subscribers, self._schema = below, subscribers, schema
         reached = {target[0] for target in self._made.targets}
         return [root for root in overlay.roots if root in reached]
 

@@ -6,7 +6,8 @@
 (3) of the entries, one is final: its key carries the layers that the subscriber put on its own filters;
 (4) they come off in one power, and kP is what is left;
 (5) the body opens under the key that kP gives this event, and that it is committed to;
-(6) the record inside is one of the topic's schema.
+(6) the record inside is one of the version of the topic's schema that the header names; it is read as one of the
+    present version (`wire.lifting`).
 
 Whatever fails is CannotOpen: a subscriber learns that something was altered, and uses nothing of it. What fails from 3
 on is Poisoned: the publisher signed this core, and no broker could look inside, so that readers pass over it.
@@ -21,7 +22,6 @@ from functools import lru_cache
 from sealcast.errors import CannotOpen, Rejected
 from sealcast.log.mailbox import Part
 from sealcast.model.event import OpenedEvent
-from sealcast.model.schema import Schema
 from sealcast.primitives import merkle
 from sealcast.primitives.groups import Element
 from sealcast.primitives.merkle import HASH_BYTES
@@ -39,8 +39,10 @@ from sealcast.protections.verify import (
     opened_event,
     poisoned_by,
 )
+from sealcast.trust.realm.topics import Topic
 from sealcast.wire.frame import Header
 from sealcast.wire.hops import HopPiece
+from sealcast.wire.lifting import Lift, lifts
 from sealcast.wire.notifications import MESSAGES_PER_EVENT, Core, encode_core, parse_entries
 from sealcast.wire.records import RecordCodec
 
@@ -75,12 +77,12 @@ class Opener:
 class EventOpener:
     """What one subscriber opens of what one broker has for it."""
 
-    def __init__(
-        self, schema: Schema, topic_id: bytes, verify_key_of: VerifyKeyOf, opener_of: Callable[[TreeId], Opener]
-    ) -> None:
+    def __init__(self, about: Topic, verify_key_of: VerifyKeyOf, opener_of: Callable[[TreeId], Opener]) -> None:
         """`opener_of` gives the keys of a place in a tree, or says with CannotOpen why there are none."""
-        self._codec = RecordCodec(schema)
-        self._headers = SignedHeaders(topic_id, verify_key_of)
+        #: The version that events are read as.
+        self.schema = about.schema
+        self._codec, self._lifts = RecordCodec(about.schema), lifts(about.schema, about.earlier_schemas)
+        self._headers = SignedHeaders(about.id, verify_key_of)
         self._opener_of = opener_of
 
     def open_part(self, part: Part[HopPiece]) -> OpenedPart:
@@ -100,7 +102,7 @@ class EventOpener:
         return settle(self._codec, part, headers, records, one, MESSAGES_PER_EVENT)
 
     def _together(self, header: Header, part: Part[HopPiece], rows: Sequence[int]) -> list[bytes | None]:
-        """(1) to (5) for rows of one frame, whose header is good: the record of each that opens."""
+        """(1) to (5) for rows of one frame, whose header is good: the record of each that opens, lifted."""
         piece, events = part.piece, [part.events[row] for row in rows]
         cores = [Core(piece.event_id(event), piece.place(event)[2], piece.body(event)) for event in events]
         leaves = [MESSAGES_PER_EVENT * piece.place(event)[1] for event in events]
@@ -108,12 +110,20 @@ class EventOpener:
         paths = [piece.path(event) for event in events]
         proven = merkle.verify_paths(header.root, header.count, leaves, hashes, paths)
         openers = {generation: self._opener_in(header, generation) for _, generation, _ in cores}
-        return [
+        records = [
             opener.tried(core, piece.entries_of(part.handles[row]))
             if is_proven and (opener := openers[core.generation]) is not None
             else None
             for row, core, is_proven in zip(rows, cores, proven, strict=True)
         ]
+        lift = self._lift(header)
+        return [None if record is None else lift(record) for record in records]
+
+    def _lift(self, header: Header) -> Lift:
+        found = self._lifts.get(header.schema)
+        if found is None:
+            raise CannotOpen(f"{header.publisher} used a schema that the topic never had")
+        return found
 
     def _opener_in(self, header: Header, generation: int) -> Opener | None:
         """Of the publisher's tree; None where this subscriber has no keys in it."""
@@ -137,7 +147,7 @@ class EventOpener:
         opener = self._opener_of(TreeId(header.publisher, header.epoch, core.generation))
         with poisoned_by(header, position):
             record = opener.open(Notification(core.event, parse_entries(piece.entries_of(row)), core.body))
-            return checked_record(header, position, self._codec, record)
+            return checked_record(header, position, self._codec, self._lift(header)(record))
 
 
 def _by_frame(part: Part[HopPiece]) -> dict[int, list[int]]:

@@ -15,7 +15,6 @@ import numpy as np
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.misrouted import MisroutedNotes
 from sealcast.log.piece_reader import PieceReader, hop_reader
-from sealcast.log.post_log import PostLog
 from sealcast.model.event import Position
 from sealcast.model.protection import Layered
 from sealcast.protections.layered import trace
@@ -168,10 +167,10 @@ def _found(state: RealmState, names: Sequence[str]) -> Found:
 
 
 def _filters(realm: BrokerRealm, topic: str, node: str) -> dict[str, Any]:
-    posts, count = realm.paths.topic(topic, node).filter_posts, 0
-    if posts.is_dir():
-        with PostLog(posts) as waits:
-            count = max(0, waits.end() - waits.taken()) + sum(waits.held().values())
+    state, count = realm.state(), 0
+    if realm.carriers.overlay(state, topic, node) is not None or realm.paths.topic(topic, node).filter_posts.is_dir():
+        with realm.carriers.posts(state, topic, node) as posts:
+            count = posts.waiting()
     log = _table_log(realm, topic, node)
     if log is None:
         return {"waiting": count, "version": 0, "rows": None, "refused": None}

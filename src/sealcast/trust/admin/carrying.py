@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Final, NamedTuple
 
 from sealcast.errors import Misuse, Unavailable
@@ -41,12 +42,13 @@ def move_topic(
     topic: str,
     carrier: str,
     *,
-    broker: str = FIRST_BROKER,
+    broker: str | None = None,
     name: str | None = None,
     replicas: int = 1,
     in_sync: int = 1,
 ) -> Carrying:
     """Moves all that a broker has of a topic to a carrier, while nobody runs the topic; everything keeps its number.
+    Of a topic with an overlay, unless one broker is named: of every broker in it.
 
     1. nobody appends to the directory any more: who tries is told to try again
     2. the frames are copied
@@ -57,21 +59,61 @@ def move_topic(
     release before ledgers could be is moved on from 4.
     """
     state = realm.state()
-    about, paths = state.topic(topic), realm.paths.topic(topic, broker)
+    about, placement = state.topic(topic), Placement(state.topic(topic).partitions, replicas, in_sync)
+    if about.protection.peers:
+        raise Misuse(
+            f"no broker has anything of topic {topic!r} that a carrier could keep: publishers and subscribers carry it",
+            hint="choose a protection with brokers for what is to be on a carrier: sealcast topic create --protection",
+        )
+    if broker is not None or not about.protection.overlay:
+        return _move_part(realm, about, broker or FIRST_BROKER, carrier, name, placement)
+    called, nodes = name or f"{realm.name}.{topic}", state.overlay(topic).downwards()
+    away = next((node for node in nodes if not realm.paths.broker_key_of(node).exists()), None)
+    if away is not None:
+        raise Misuse(
+            f"broker {away!r} of topic {topic!r} is on another machine",
+            hint=f"move the part of each broker where it is: sealcast topic move {topic} --broker {away}",
+        )
+    left = [node for node in nodes if (topic, node) not in state.journals]
+    if not left:
+        raise Misuse(f"topic {topic!r} is on a carrier already", hint="sealcast carrier list")
+    moved = [_move_part(realm, about, node, carrier, f"{called}.{node}", placement) for node in left]
+    return Carrying(called, sum(each.copied for each in moved), realm.state().version)
+
+
+def follow_overlay(realm: Handle, topic: str, broker: str) -> None:
+    """Gives a broker that came into an overlay its place where all the others have theirs, if that is a carrier."""
+    state = realm.state()
+    if (topic, broker) in state.journals or not realm.paths.broker_key_of(broker).exists():
+        return
+    others = [node for node in state.overlay(topic).parents if node != broker]
+    places = [state.journals.get((topic, node)) for node in others]
+    if others and None not in places and len({place.carrier for place in places if place is not None}) == 1:
+        beside = next(place for place in places if place is not None)
+        like = realm.carriers.carrier(state, beside.carrier).placement(beside.name)
+        _move_part(realm, state.topic(topic), broker, beside.carrier, None, like)
+
+
+def _move_part(
+    realm: Handle, about: Topic, broker: str, carrier: str, name: str | None, placement: Placement
+) -> Carrying:
+    """What one broker has of a topic."""
+    state, topic, paths = realm.state(), about.name, realm.paths.topic(about.name, broker)
     at = state.carried.get((topic, broker))
     if (topic, broker) in state.journals:
-        clear_directory(paths)  # should it have been cut short after the registry said so
-    if at is not None and ((topic, broker) in state.journals or at.carrier != carrier or about.protection.overlay):
+        clear_directory(realm, about, broker)  # should it have been cut short after the registry said so
+    if at is not None and ((topic, broker) in state.journals or at.carrier != carrier):
         raise Misuse(f"topic {topic!r} is on carrier {at.carrier!r} already")
-    placement = Placement(about.partitions, replicas, in_sync)
-    with kept_from_running(paths.ledger):
+    with ExitStack() as held:
+        held.enter_context(kept_from_running(paths.ledger))
+        if about.protection.overlay:
+            held.enter_context(kept_from_running(paths.hops.ledger))
         if at is None:
             called = name or ".".join([realm.name, topic, *([] if broker == FIRST_BROKER else [broker])])
             copied = _move_frames(realm, about, broker, carrier, called, placement)
         else:
             called, copied = at.name, 0
-        if not about.protection.overlay:
-            move_journal(realm, topic, broker, CarriedName(carrier, called), placement)
+        move_journal(realm, about, broker, CarriedName(carrier, called), placement)
     return Carrying(called, copied, realm.state().version)
 
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
-from sealcast.errors import Locked, Misuse, SealcastError, Unavailable
+from sealcast.errors import Locked, SealcastError, Unavailable
 from sealcast.log import files
 from sealcast.log.driver_lock import runs_already
+from sealcast.model.dataclass import dataclass
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.keys.centers import CenterSecrets
 from sealcast.trust.keys.topic_keys import received_by
@@ -121,17 +122,6 @@ def remove_deleted(realm: Handle) -> dict[str, RemovedFiles]:
         if removed.files:
             found[name] = removed
     return found
-
-
-def refuse_carried(state: RealmState, topic: str | None = None) -> None:
-    """Misuse where a topic, or any, is on a carrier: what lies there is not copied or searched here."""
-    for name, broker in state.carried:
-        if topic in (None, name) and name in state.topics:
-            raise Misuse(
-                f"topic {name!r} at broker {broker!r} is on a carrier, and not in the realm's directory",
-                hint="copy it by the carrier's own means (sealcast carrier list), let its pieces have an end "
-                "(sealcast topic alter --keep-pieces), or delete all of it (sealcast topic delete)",
-            )
 
 
 def lasting(realm: Handle, state: RealmState, topic: str) -> Lasting:

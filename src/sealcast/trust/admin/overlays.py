@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from sealcast.errors import Misuse, Rejected, Unavailable
 from sealcast.trust.admin import entities
+from sealcast.trust.admin.carrying import follow_overlay
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys import layer_keys
@@ -53,6 +54,7 @@ def place_node(realm: Handle, topic: str, broker: str, *, under: str | None = No
 
     realm.registry.transact(decide)
     announce_layer_keys(realm, [topic])
+    follow_overlay(realm, topic, broker)
     return realm.state().overlay(topic)
 
 

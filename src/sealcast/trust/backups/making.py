@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
@@ -16,10 +17,13 @@ from sealcast.errors import Corrupt, Misuse
 from sealcast.log import files, whole
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.whole import WholeFiles
+from sealcast.trust.backups.carried import CarriedMoment, MomentPassed
 from sealcast.trust.backups.envelope import BackupHead, BackupReader, BackupWriter
-from sealcast.trust.backups.moment import BackupMoment, BackupPart, MomentPassed, scratch
+from sealcast.trust.backups.moment import BackupMoment, BackupPart, scratch
 from sealcast.trust.handles import OpenRealm
+from sealcast.trust.keys import administrator
 from sealcast.trust.layout import Layout, read_mark
+from sealcast.trust.realm.changes import ReturnTopic
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.storage import address, copying
 from sealcast.trust.storage.address import Server
@@ -27,6 +31,8 @@ from sealcast.trust.storage.address import Server
 #: Moments that are tried, where something is removed while it is copied.
 _TRIES: Final = 5
 _MANIFEST: Final = "sealcast-manifest"
+#: Others may write where a backup is put. What they left under a name that we take is not written through.
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,8 @@ class Restored:
     #: Where the registry was, and where it is now; None: in the realm's directory.
     registry_before: str | None = None
     registry: str | None = None
+    #: Topics that were on carriers, each with its broker, and are in the directory now.
+    carried: tuple[str, ...] = ()
 
 
 def back_up(realm: OpenRealm, to: Path, public: bytes | None = None, by: str | None = None) -> Backup:
@@ -66,13 +74,19 @@ def back_up(realm: OpenRealm, to: Path, public: bytes | None = None, by: str | N
 
 
 def _write(realm: OpenRealm, to: Path, public: bytes | None, by: str | None) -> Backup:
+    if not to.absolute().parent.is_dir():  # before everything is copied
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(to))
     partial = to.with_name(f".{to.name}.partial")
+    partial.unlink(missing_ok=True)  # of a backup that was cut off
     try:
         with scratch(realm.paths.root) as copies:
             where = read_mark(realm.paths).registry_address(realm.paths)
             server = where if isinstance(where, Server) else None
-            parts = BackupMoment(realm.paths.root, Path(copies), server).take()
-            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, files.FILE_MODE), "wb") as file:
+            carried = CarriedMoment(realm, Path(copies) / "carried")
+            parts = BackupMoment(realm.paths.root, Path(copies), carried, server).take()
+            with files.named(partial, "creating"):
+                made_file = os.open(partial, _NEW_FILE, files.FILE_MODE)
+            with open(made_file, "wb") as file:
                 version = realm.registry.version()
                 made = BackupWriter(file, realm.name, realm.id, realm.clock(), version, public, by)
                 size = _pack(parts, made)
@@ -142,17 +156,20 @@ def restore(source: Path, directory: Path, key: Path | None = None, registry: st
     """
     where = registry and address.written(registry)
     root = directory.absolute()
+    if root.is_symlink():
+        raise Misuse(f"{root} is a link", hint="name a new directory")
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise Misuse(f"{root} exists and is not empty", hint="name a new directory")
     partial = root.with_name(f".{root.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    files.make_directory(partial)
+    _make_anew(partial)
     try:
         with source.open("rb") as file:
             reader = BackupReader(file, source, key)
             count = _unpack(reader, partial, source)
         before = _detach(Layout(partial), reader.head)
         state, found = _verified(partial)
+        carried = tuple(f"{topic} at {broker}" for topic, broker in _on_carriers(state))
+        state = _off_carriers(partial, state)
         if where:
             _attach(Layout(partial), where, state)
         if root.exists():
@@ -162,7 +179,17 @@ def restore(source: Path, directory: Path, key: Path | None = None, registry: st
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    return Restored(root, reader.head, count, state, found, before, where)
+    return Restored(root, reader.head, count, state, found, before, where, carried)
+
+
+def _make_anew(partial: Path) -> None:
+    """A directory of our own. What others left under its name, they may write to, and it would become the realm."""
+    shutil.rmtree(partial, ignore_errors=True)  # of a restoration that was cut off
+    files.make_directory(partial.parent)
+    try:
+        os.mkdir(partial, files.DIRECTORY_MODE)
+    except FileExistsError:
+        raise Misuse(f"{partial} is in the way, and cannot be removed", hint="remove it, or name another") from None
 
 
 def _unpack(reader: BackupReader, root: Path, source: Path) -> int:
@@ -209,7 +236,25 @@ def _detach(paths: Layout, head: BackupHead) -> str | None:
         raise Corrupt(f"the backup says that it is of realm {head.realm!r}, and it is of another")
     if mark.registry is not None:
         files.replace_file(paths.mark, replace(mark, registry=None).to_bytes())
+    # Codes that were open then may have been used, revoked or found by others since: none of them counts any more.
+    for part in ("", "-wal", "-shm"):
+        paths.invitations.with_name(paths.invitations.name + part).unlink(missing_ok=True)
     return mark.registry
+
+
+def _on_carriers(state: RealmState) -> list[tuple[str, str]]:
+    return [at for at in state.carried if at[0] in state.topics]
+
+
+def _off_carriers(root: Path, state: RealmState) -> RealmState:
+    """Has the registry say that topics are in the directory, where the backup put them. What the carriers have by now
+    is of the realm that was backed up, which may still run: two that write to one ledger would take it from each
+    other, and this one is behind."""
+    changes = [ReturnTopic(*at) for at in _on_carriers(state)]
+    if not changes:
+        return state
+    author = administrator.load(Layout(root).administrator_key)
+    return OpenRealm(root).registry.transact(lambda _: changes, author)
 
 
 def _attach(paths: Layout, registry: str, state: RealmState) -> None:

@@ -1,7 +1,8 @@
 """One moment of a realm that runs on: which files there are, and how much of each belongs to it.
 
     (1) cursors, heads and notes      whoever wrote them had seen less than what follows
-    (2) logs                          how far each is durable, all asked while nobody can append to any of them
+    (2) logs                          how far each is durable, all asked while nobody can append to any of them; on
+                                      carriers, those who take from others first (`carried`)
     (3) the registry                  ledgers are pinned to versions that it has
     (4) keys                          what the registry names is there already
     (5) pieces                        those that the ledgers name, as far as (2)
@@ -24,12 +25,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from sealcast.errors import Corrupt, Unavailable
+from sealcast.errors import Corrupt
 from sealcast.log import files
 from sealcast.log.frontier import NAME as FRONTIER
 from sealcast.log.frontier import Frontier
 from sealcast.log.layout import Mark
 from sealcast.log.segment import list_segments, path_of
+from sealcast.trust.backups.carried import CarriedMoment, MomentPassed
 from sealcast.trust.layout import Layout
 from sealcast.trust.storage import copying
 from sealcast.trust.storage.address import Server
@@ -53,21 +55,17 @@ class BackupPart:
     size: int | None = None
 
 
-class MomentPassed(Unavailable):
-    """Something that belongs to the moment is gone: take another."""
-
-
 class BackupMoment:
     """One moment of the realm in a directory."""
 
-    def __init__(self, root: Path, scratch: Path, registry: Server | None = None) -> None:
+    def __init__(self, root: Path, scratch: Path, carried: CarriedMoment, registry: Server | None = None) -> None:
         """Copies of databases are put into `scratch`, also of a `registry` that is on a server."""
-        self._root, self._scratch, self._registry = root, scratch, registry
+        self._root, self._scratch, self._registry, self._carried = root, scratch, registry, carried
         self.parts: list[BackupPart] = []
 
     def take(self) -> list[BackupPart]:
         """Fixes the moment: what is to be copied, in any order."""
-        plain = [path for path in _files(self._root) if path.suffix != _SQLITE]
+        plain = [path for path in self._files() if path.suffix != _SQLITE]
         logs = sorted({path.parent for path in plain if path.suffix in _SEGMENTS or path.name == FRONTIER})
         within = set(logs)
         early, late = list[Path](), list[Path]()
@@ -78,6 +76,7 @@ class BackupMoment:
             (late if of_keys else early).append(path)
         self._copy(early)  # (1)
         marks = _marks(logs)  # (2)
+        self._carried.mark()
         for database in sorted(path for path in _files(self._root) if path.suffix == _SQLITE):  # (3)
             if self._registry is None or database != Layout(self._root).registry:
                 self._copy_database(database)
@@ -86,10 +85,21 @@ class BackupMoment:
         self._copy(late)  # (4)
         for log, mark in marks.items():
             self._add_log(log, mark)
-        for path in _files(self._root):  # (5), and those that no ledger names yet: they are garbage, and few
+        for path in self._files():  # (5), and those that no ledger names yet: they are garbage, and few
             if path.suffix == ".piece" and path.parent not in within:
                 self._add(path)
+        self._add_carried()
         return self.parts
+
+    def _files(self) -> Iterator[Path]:
+        return (path for path in _files(self._root) if not self._carried.leaves_out(path))
+
+    def _add_carried(self) -> None:
+        """What carriers have, as files in their place."""
+        self._carried.copy()
+        for path in _files(self._carried.into) if self._carried.into.is_dir() else ():
+            if path.name != FRONTIER and path.suffix != ".idx":
+                self.parts.append(BackupPart(path.relative_to(self._carried.into).as_posix(), path))
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self._root).as_posix()

@@ -6,10 +6,10 @@ anyone who must know who may do what. Rules have no clock: where time matters, t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Final
 
+from sealcast.model.dataclass import dataclass
 from sealcast.model.protection import DEFAULT_PROTECTION, Protection
 from sealcast.model.schema import Schema
 from sealcast.trust.certificates.roles import Role
@@ -469,6 +469,15 @@ class CarryJournal:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class ReturnTopic:
+    """From this version on all that a broker has of a topic is in its directory."""
+
+    kind: ClassVar = "return-topic"
+    topic: str
+    broker: str
+
+
 Change = (
     FoundRealm
     | AppointAdministrator
@@ -503,4 +512,5 @@ Change = (
     | AddCarrier
     | CarryTopic
     | CarryJournal
+    | ReturnTopic
 )

@@ -21,6 +21,14 @@ from sealcast.trust.storage.trouble import BUSY_SECONDS, damaged
 
 #: How long to try to reach a server, unless the URL says something else.
 CONNECT_SECONDS: Final = 10
+#: A server that is cut off while it is asked is noticed within this time, unless the URL says something else: without
+#: it, a client waits for as long as its operating system sends again, a quarter of an hour.
+_ALIVE: Final = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,  # milliseconds
+}
 ENCODING: Final = "UTF8"
 
 # A server that acknowledges before it wrote (synchronous_commit = off) does not do so for us.
@@ -70,9 +78,9 @@ class PostgresDatabase:
         """There is nothing to be made outside of the transaction that makes the tables."""
 
     def engine(self) -> Engine:
+        ours: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, **_ALIVE}
         arguments: dict[str, Any] = {"application_name": "sealcast"}
-        if self._server.parameter("connect_timeout") is None:
-            arguments["connect_timeout"] = CONNECT_SECONDS
+        arguments |= {name: value for name, value in ours.items() if self._server.parameter(name) is None}
         with extras_named():
             return create_engine(
                 self._server.url,

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Final
 
 from sealcast.control.budgets import Allowance, Budgets
-from sealcast.errors import FrameRejected
+from sealcast.errors import Corrupt, FrameRejected
 from sealcast.log.port import Record
-from sealcast.log.post_log import MAX_SHARE, PostLog
+from sealcast.log.post_log import MAX_SHARE, FilterPosts
 from sealcast.model.protection import Layered
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.filters.checks import Doorkeeper, PostReason, PostRefused, ProvenPost, refuse
@@ -47,7 +47,7 @@ def allowance_of(layering: Layered) -> Allowance:
 class Intake(Unpicklable):
     """The posts of one keeper, on their way from the log into its tables."""
 
-    def __init__(self, posts: PostLog, allowance: Allowance, clock: Callable[[], int]) -> None:
+    def __init__(self, posts: FilterPosts, allowance: Allowance, clock: Callable[[], int]) -> None:
         self.queue = PostQueue(0)
         #: The first end of a token that was shown in this turn.
         self.shown_until_us: int | None = None
@@ -57,6 +57,12 @@ class Intake(Unpicklable):
 
     def restart(self, fold: TableFold) -> None:
         """From what the log of turns says: another process may have taken turns, or this one failed."""
+        if (end := self._posts.end()) < fold.scanned:
+            raise Corrupt(
+                f"{self._posts.shown} has {end} filter posts, but {fold.scanned} were taken: posts {end} to "
+                f"{fold.scanned - 1} were removed, or an old copy was put back",
+                hint="restore the newest copy",
+            )
         self.queue = PostQueue(fold.taken)
 
     def begin(self, door: Doorkeeper) -> None:
@@ -72,7 +78,7 @@ class Intake(Unpicklable):
 
     def mark(self) -> None:
         """For whoever posts: how far this is, and who has to wait."""
-        self._posts.take(self.queue.scanned, self.queue.waiting())
+        self._posts.take(self.queue.scanned, self.queue.waiting(), self.queue.taken)
 
     def take(self, tables: Tables, draft: TurnDraft, door: Doorkeeper) -> Ending | None:
         """Decides about posts, one of each sender in turn, until the draft is full: None then. Otherwise the streams

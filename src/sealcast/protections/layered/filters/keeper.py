@@ -26,7 +26,7 @@ from typing import Final
 from sealcast.control.budgets import Allowance
 from sealcast.log import files
 from sealcast.log.closing import Closing
-from sealcast.log.post_log import PostLog
+from sealcast.log.post_log import FilterPosts, PostLog
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.filters.agreed import LayersOf, agreed_layers
 from sealcast.protections.layered.filters.checks import Doorkeeper
@@ -39,6 +39,7 @@ from sealcast.protections.layered.filters.table import TableLog
 from sealcast.protections.layered.filters.turns import Tables, TurnDraft
 from sealcast.protections.layered.layering import layering_of
 from sealcast.trust.handles import BrokerRealm
+from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.layer_keys import LayerKeyring, held, overlay_of
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.overlays import Overlay
@@ -75,7 +76,7 @@ class TableKeeper(Closing, Unpicklable):
         self._keyring = LayerKeyring(realm, secrets.identity)
         self._layers = layers or agreed_layers(realm, topic, secrets.identity)
         self._lock = files.FileLock(paths.filters / "keeper.lock")
-        self._posts = PostLog(paths.filter_posts)
+        self._posts = _posts_of(realm, topic, secrets)
         self._log = TableLog(realm, topic, secrets)
         self._identity = secrets.identity
         self._pusher: Pusher | None = None
@@ -152,7 +153,7 @@ class TableKeeper(Closing, Unpicklable):
         turn = draft.turn(self._intake.queue.taken, self._intake.queue.scanned)
         if turn is None:
             return 0
-        self._log.append(turn)
+        self._log.append(turn, tables.fold.version)
         tables.fold.finish(turn)
         return len(turn.steps) + sum(turn.counts.values())
 
@@ -249,6 +250,16 @@ class TableKeeper(Closing, Unpicklable):
             self._past = {generation: old for generation, old in self._past.items() if generation >= kept.generation}
             self._keyring.forget(door.topic.name, before=kept.epoch)
         return moved
+
+
+def _posts_of(realm: BrokerRealm, topic: str, secrets: BrokerSecrets) -> FilterPosts:
+    """As they are numbered in the table's log."""
+    state = realm.state()
+    there = realm.carriers.overlay(state, topic, secrets.name)
+    if there is None:
+        return PostLog(realm.paths.topic(topic, secrets.name).filter_posts)
+    with there.notes(secrets.journal_key(state.topic(topic).id)) as notes:
+        return there.posts(notes.first_post())
 
 
 def _next_end(door: Doorkeeper, credentials: Mapping[str, PostCredential], now_us: int) -> int:

@@ -45,7 +45,8 @@ class TableLog(Closing, Unpicklable):
         about = realm.state().topic(topic)
         paths, key = realm.paths.topic(topic, secrets.name), secrets.journal_key(about.id)
         self.name = secrets.name
-        self._annals = Annals(paths.filter_table, CONTEXT, key)
+        there = realm.carriers.overlay(realm.state(), topic, secrets.name)
+        self._annals = Annals(paths.filter_table if there is None else there.place("table"), CONTEXT, key)
         self._snapshots = TableSnapshots(paths.filters / "snapshots", key, secrets.name.encode() + b"\0" + about.id)
         self._snapshot_at = 0
 
@@ -53,12 +54,12 @@ class TableLog(Closing, Unpicklable):
         """How many turns there are. Cheap."""
         return self._annals.end()
 
-    def append(self, turn: TableTurn) -> None:
-        """Durable on return."""
+    def append(self, turn: TableTurn, version: int) -> None:
+        """The turn that follows so many others, durable on return; Locked if another process took one since."""
         data = records.encode(turn)
         if len(data) > MAX_NOTE_BYTES - _ENVELOPE:
             raise Bug(f"a turn of {len(data)} bytes is larger than a record may be")
-        self._annals.append([{_TURN: data}])
+        self._annals.append([{_TURN: data}], version)
 
     def turns(self, start: int, end: int | None = None) -> Iterator[TableTurn]:
         """Those from number `start` on, to before `end`, each verified."""
@@ -81,7 +82,7 @@ class TableLog(Closing, Unpicklable):
                     raise Corrupt(f"{self._where(note.index)} is no turn of a keeper")
 
     def _where(self, index: int) -> str:
-        return f"{self._annals.directory}: record {index}"
+        return f"{self._annals.shown}: record {index}"
 
     def fold(self, version: int | None = None) -> TableFold:
         """The tables at a version, the newest unless one is named."""

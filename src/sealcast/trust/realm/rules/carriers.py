@@ -7,7 +7,7 @@ from typing import Final
 from sealcast.errors import Misuse
 from sealcast.log.carriers import CarrierAddress, checked_name
 from sealcast.trust.certificates.roles import Role
-from sealcast.trust.realm.changes import AddCarrier, CarryJournal, CarryTopic
+from sealcast.trust.realm.changes import AddCarrier, CarryJournal, CarryTopic, ReturnTopic
 from sealcast.trust.realm.rules.draft import Draft
 from sealcast.trust.realm.rules.names import check_name
 from sealcast.trust.realm.state import Carried, CarriedName
@@ -53,10 +53,17 @@ def carry_journal(draft: Draft, change: CarryJournal) -> None:
         draft.state().carrier(change.carrier)  # says what is wrong
     if (topic.name, broker) not in draft.carried.read:
         raise Misuse(f"the frames of topic {topic.name!r} are in the broker's directory", hint="move them first")
-    if topic.protection.overlay:
-        raise Misuse(f"brokers of topic {topic.name!r} form an overlay: their ledgers are in their directories")
     place = CarriedName(change.carrier, checked_name(change.name))
     for (other, holder), taken in draft.journals.read.items():
         if (other, holder) != (topic.name, broker) and taken == place:
             raise Misuse(f"{change.name!r} on carrier {change.carrier!r} has the ledger of topic {other!r} already")
     draft.journals.write()[topic.name, broker] = place
+
+
+def return_topic(draft: Draft, change: ReturnTopic) -> None:
+    """A restored realm has what carriers had in its directory. Of a broker that was revoked, too."""
+    at = draft.topic(change.topic).name, draft.entity(change.broker).name
+    if at not in draft.carried.read:
+        raise Misuse(f"topic {change.topic!r} at broker {change.broker!r} is on no carrier")
+    del draft.carried.write()[at]
+    draft.journals.write().pop(at, None)
