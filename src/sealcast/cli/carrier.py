@@ -64,7 +64,14 @@ def topics_on(state: RealmState, carrier: str) -> list[dict[str, str]]:
 
 def move(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    to: Annotated[str, typer.Option("--to", metavar="CARRIER", help="A carrier of this realm: sealcast carrier list.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="CARRIER",
+            help="A carrier (sealcast carrier list), or embedded: the realm's directory.",
+        ),
+    ],
     broker: Annotated[
         str | None,
         typer.Option(metavar="BROKER", help="Whose part of the topic is moved [default: of a layered topic, all]."),
@@ -72,22 +79,29 @@ def move(
     name: NameOption = None,
     replicas: ReplicasOption = 1,
     in_sync: InSyncOption = 1,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask: a topic does not move back.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Move a topic from the realm's directory to a carrier, while no pipeline runs the topic.
+    """Move a topic to a carrier, to another carrier, or back to the realm's directory, while no pipeline runs it.
 
     Frames, ledger and sealed pieces are moved, and of a layered topic each broker's routing table and the filters that
-    wait for it. The topic is made there, unless it exists already. Everything keeps its number, so that deliveries and
-    cursors go on as they were. Publishers that are running append to the carrier from then on; while the frames are
-    copied, they are told to try again. If this is cut short, do it again. If an earlier release moved the frames, this
-    moves the rest.
+    wait for it. The topic is made there, unless it exists already, and removed where it was. Everything keeps its
+    number, so that deliveries and cursors go on as they were. Publishers that are running go on where the topic is from
+    then on; while it is copied, they are told to try again. From one carrier to another it passes through the
+    directory, which needs room for it. If this is cut short, do it again.
     """
+    from sealcast.trust.realm.rules.carriers import EMBEDDED
+
     here = talk.open_realm()
     about = here.state().topic(topic)
+    place = "the realm's directory" if to == EMBEDDED else f"carrier {to!r}"
     if not yes:
-        talk.confirm(f"moves topic {about.name!r} to carrier {to!r}, for good")
+        talk.confirm(f"moves topic {about.name!r} to {place}; nobody can publish to it meanwhile")
     done = here.move_topic(topic, to, broker=broker, name=name, replicas=replicas, in_sync=in_sync)
+    if done.left:
+        talk.note(f"others have records in it, so it stays where it was: {', '.join(done.left)}")
+    where = f"in {place}" if to == EMBEDDED else f"on {place} as {done.name!r}"
+    document = {"topic": topic, "carrier": to, "name": done.name, "copied": done.copied, "version": done.version}
     talk.answer(
-        {"topic": topic, "carrier": to, "name": done.name, "copied": done.copied, "version": done.version},
-        f"topic {topic!r} is on carrier {to!r} as {done.name!r}; {talk.counted(done.copied, 'frame')} copied",
+        document | {"left": list(done.left)},
+        f"topic {topic!r} is {where}; {talk.counted(done.copied, 'frame')} copied",
     )

@@ -15,13 +15,14 @@ from sealcast.log.lane_log import AskStanding, Confirmation, LaneLog, LocalLaneL
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.frames import FrameSealer
 from sealcast.trust.handles import EntityRealm
+from sealcast.trust.realm.state import RealmState
 
 
 class Lane(Unpicklable):
     """One publisher, one topic, one broker. Close it: it has files open."""
 
     def __init__(self, realm: EntityRealm, topic: str, broker: str, publisher: str) -> None:
-        self.broker = broker
+        self.broker, self._topic = broker, topic
         state = realm.state()
         about = state.topic(topic)
         number = partition_of(publisher, about.partitions)
@@ -33,9 +34,21 @@ class Lane(Unpicklable):
             return realm.site.of(publisher).frames(realm.state(), topic, broker, number)
 
         self._opened, self._log = opened, opened()
+        self._place = self._place_in(state)
         self.partition = self._log.partition
         #: Numbers and nonces are a sealer's own: another lane, or another epoch, has another.
         self.sealer: FrameSealer | None = None
+
+    def _place_in(self, state: RealmState) -> object:
+        """On which carriers the log and its ledger are, if they are on any."""
+        at = self._topic, self.broker
+        return state.carried.get(at), state.journals.get(at), at in state.leaving
+
+    def follow(self, state: RealmState) -> None:
+        """Opens the log where it is now, should it have been moved; Moved while it is on its way."""
+        if (place := self._place_in(state)) != self._place:
+            self._log.close()
+            self._log, self._place = self._opened(), place
 
     @property
     def sealing(self) -> FrameSealer:
@@ -56,7 +69,7 @@ class Lane(Unpicklable):
         """Their offsets; None where they wait on this machine until they can be sent. Durable on return."""
         try:
             return self._log.append(frames)
-        except Moved:  # to a carrier, since it was opened: nothing was appended
+        except Moved:  # since it was opened: what was appended does not count, or is recognised where it was moved to
             self._log.close()
             self._log = self._opened()
             return self._log.append(frames)

@@ -255,7 +255,7 @@ class Publisher(Closing):
         """Token and key from the wallet: a sealer goes on with a newer token, another epoch has another sealer."""
         about = state.topic(self.topic)
         held = self._wallet.get(self.topic, Right.PUBLISH, state)
-        self._open(self._way.take(state, held.epoch))
+        self._open(self._way.take(state, held.epoch), state)
         renewed = self._state is None or self._held.epoch != held.epoch or self._state.topic(self.topic) != about
         pair = self._wallet.pair_key(held) if renewed else None
         for lane in self._lanes:
@@ -273,9 +273,11 @@ class Publisher(Closing):
             lane.sealer.token = held.token
         self._state, self._held = state, held
 
-    def _open(self, brokers: Sequence[str]) -> None:
-        """A lane to each of them, and to no others."""
+    def _open(self, brokers: Sequence[str], state: RealmState) -> None:
+        """A lane to each of them, and to no others, each to where its broker's log is now."""
         known = {lane.broker: lane for lane in self._lanes}
+        for lane in self._lanes:
+            lane.follow(state)
         self._lanes = [
             known.pop(broker) if broker in known else Lane(self.realm, self.topic, broker, self.name)
             for broker in brokers

@@ -18,10 +18,10 @@ import hashlib
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from sealcast.errors import Corrupt, Misuse
+from sealcast.errors import Corrupt, Misuse, SealcastError
 from sealcast.log.carriers import CarrierPartition, Stored
 from sealcast.log.closing import Closing
 from sealcast.log.layout import check_sizes, check_span
@@ -76,9 +76,20 @@ def _digest(said: bytes, data: bytes) -> bytes:
 class CarriedLog(Closing):
     """One partition of a topic on a carrier (`port.SharedLog`). Threads may share it; a child process opens its own."""
 
-    def __init__(self, partition: CarrierPartition, first_position: int = 0, first_number: int = 0) -> None:
-        """The record at `first_position` has the number `first_number`: there our topic begins on the carrier."""
-        self._partition, self._first = partition, (first_position, first_number)
+    def __init__(
+        self,
+        partition: CarrierPartition,
+        first_position: int = 0,
+        first_number: int = 0,
+        still_here: Callable[[], None] = lambda: None,
+    ) -> None:
+        """The record at `first_position` has the number `first_number`: there our topic begins on the carrier.
+
+        `still_here` raises Moved when the log is being moved elsewhere. It is asked after each append: whoever moves it
+        says so first and looks then where the log ends. So a record that was appended before it was said is moved, and
+        of any other one its writer is told that it does not count.
+        """
+        self._partition, self._first, self._still_here = partition, (first_position, first_number), still_here
         self._shift = first_number - first_position
         self._guard = threading.Lock()
         self._seen_end = first_number
@@ -92,7 +103,13 @@ class CarriedLog(Closing):
 
     def append(self, records: Sequence[bytes]) -> list[int]:
         now = time.time_ns() // 1000
-        return self.copy([(now, data) for data in records])
+        try:
+            numbers = self.copy([(now, data) for data in records])
+        except SealcastError:
+            self._still_here()  # what was moved is removed from the carrier
+            raise
+        self._still_here()
+        return numbers
 
     def copy(self, records: Sequence[tuple[int, bytes]]) -> list[int]:
         """Appends records that were another log's, with the times that they had there."""

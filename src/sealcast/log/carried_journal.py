@@ -12,6 +12,7 @@ The records are the same bytes as in a directory. Whoever reads them verifies th
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import cached_property
 from typing import Final
 
@@ -31,6 +32,9 @@ _PLACES: Final = "places"
 
 class CarriedJournal(Unpicklable):
     """The journal of a topic at one broker, on a carrier. A child process opens its own."""
+
+    #: Raises Moved when all of this is being moved elsewhere: for who waits for more.
+    still_here: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, carrier: Carrier, name: str, partitions: int, turn: Turn | None = None) -> None:
         """Pieces have so many partitions, in which tasks stage them side by side. `turn` is for who runs the topic."""
@@ -60,7 +64,7 @@ class CarriedJournal(Unpicklable):
             self._carrier.remove(f"{self._name}.{suffix}")
 
     def log(self, which: JournalLog) -> NumberedLog:
-        return NumberedLog(self._carrier.partition(f"{self._name}.{which}", 0))
+        return NumberedLog(self._carrier.partition(f"{self._name}.{which}", 0), lambda: self.still_here())
 
     def writer(self, which: JournalLog) -> NumberedLog:
         return self.log(which)
@@ -82,5 +86,6 @@ class CarriedJournal(Unpicklable):
 
     def wait(self, known: int, seconds: float) -> None:
         end = time.monotonic() + seconds
+        self.still_here()
         while self._followed.end() <= known and (left := end - time.monotonic()) > 0:
             time.sleep(min(LOOK_S, left))

@@ -11,6 +11,7 @@ with notes and pieces (`carried_journal`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final, Literal
 
@@ -46,10 +47,11 @@ class CarriedOverlay(Unpicklable):
         for suffix in _LOGS:
             self._carrier.remove(f"{self._name}.{suffix}")
 
-    def posts(self, first: int = 0) -> CarriedPosts:
-        """`first` is the number of the first one (`HopNotes.first_post`): for the keeper."""
+    def posts(self, first: int = 0, still_here: Callable[[], None] = lambda: None) -> CarriedPosts:
+        """`first` is the number of the first one (`HopNotes.first_post`): for the keeper. `still_here` is for whoever
+        posts (`CarriedLog`)."""
         posts, marks = (self._carrier.partition(f"{self._name}.{which}", 0) for which in ("posts", "taken"))
-        return CarriedPosts(CarriedLog(posts, 0, first), CarriedLog(marks), first)
+        return CarriedPosts(CarriedLog(posts, 0, first, still_here), CarriedLog(marks), first)
 
     def log(self, which: Literal["table", "notes"]) -> NumberedLog:
         return NumberedLog(self._carrier.partition(f"{self._name}.{which}", 0))

@@ -50,7 +50,7 @@ from sealcast.log.segment import Tail, index_path, list_segments, path_of
 from sealcast.log.sync import Syncer
 
 #: Beside a log that nobody appends to any more: where the partition is now.
-_RETIRED: Final = "moved"
+RETIRED: Final = "moved"
 
 
 class Moved(Unavailable):
@@ -282,13 +282,13 @@ class RetiringLog(EmbeddedLog):
         What was being appended is there, or its writer was told that it is not."""
         lock, syncer = self._writable()
         with lock:
-            files.replace_file(self.directory / _RETIRED, to.encode())
+            files.replace_file(self.directory / RETIRED, to.encode())
             end = recovery.true_end(self.directory, self._frontier, syncer.lock)
         syncer.make_durable(end)
         return end.mark.offset
 
     def _check_writer(self) -> None:
-        if (self.directory / _RETIRED).exists():
+        if (self.directory / RETIRED).exists():
             raise Moved(f"{self.directory} takes nothing more: the topic was moved", hint="open the topic again")
 
 

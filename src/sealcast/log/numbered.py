@@ -18,10 +18,10 @@ import threading
 import time
 from bisect import bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from sealcast.errors import Corrupt, Locked
+from sealcast.errors import Corrupt, Locked, SealcastError
 from sealcast.log.carried import FENCE, NUMBERED, RecordHead
 from sealcast.log.carriers import CarrierPartition
 from sealcast.log.closing import Closing
@@ -42,8 +42,9 @@ _KEPT_BYTES: Final = 4 << 20
 class NumberedLog(Closing):
     """One partition with one writer (`port.FencedLog`). Threads may share it; a child process opens its own."""
 
-    def __init__(self, partition: CarrierPartition) -> None:
-        self._partition = partition
+    def __init__(self, partition: CarrierPartition, still_here: Callable[[], None] = lambda: None) -> None:
+        """`still_here` raises Moved when the log was moved elsewhere: the carrier has none then."""
+        self._partition, self._still_here = partition, still_here
         self._guard = threading.RLock()
         #: (number, position) of records that were seen, ascending.
         self._places: list[tuple[int, int]] = []
@@ -134,7 +135,11 @@ class NumberedLog(Closing):
 
     def end(self) -> int:
         with self._guard:
-            first, past = self._partition.bounds()
+            try:
+                first, past = self._partition.bounds()
+            except SealcastError:
+                self._still_here()
+                raise
             if past < self._tail[0]:
                 raise Corrupt(f"{self.shown} ended at position {self._tail[0]} before and ends at {past} now")
             if past != self._tail[0]:

@@ -25,7 +25,7 @@ from typing import ClassVar, Final, NamedTuple, Self
 
 import pyarrow as pa
 
-from sealcast.errors import Corrupt, Misuse, NotFound
+from sealcast.errors import Corrupt, Misuse, NotFound, Unavailable
 from sealcast.log import suspended
 from sealcast.log.entry import Entry
 from sealcast.log.journal import KeptJournal
@@ -297,6 +297,11 @@ class OpenStep(Unpicklable, ABC):
     def prepare(self) -> None:
         """Before a run, for whoever runs the step alone: what crashes left is repaired or removed, what they cannot
         have left is refused."""
+        if (self.name.topic, self.name.broker) in self.realm.state().leaving:
+            raise Unavailable(
+                f"topic {self.name.topic!r} is on its way from a carrier to the directory",
+                hint=f"finish that first: sealcast topic move {self.name.topic} --to embedded",
+            )
         committed = self.committed()
         for number, (done, end) in enumerate(zip(committed.partitions, self.ends(), strict=False)):
             if end < done:

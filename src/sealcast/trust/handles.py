@@ -72,7 +72,8 @@ class OpenRealm:
         self.clock = clock
         #: Servers that keep logs for the realm.
         where = mark.registry_address(self.paths)
-        self.carriers = Carriers(self.paths, lambda what: turn_of(where, f"{what} of realm {mark.name}", mark.id))
+        turn = lambda what: turn_of(where, f"{what} of realm {mark.name}", mark.id)  # noqa: E731
+        self.carriers = Carriers(self.paths, turn, self.state)
         #: Where the realm's shared things are; what is one's own is in `paths`.
         self.site = self._site(mark)
         judge, authors = Judge(mark.id, mark.root), AuthorKeys(self.author)

@@ -1,4 +1,5 @@
-"""Carriers of a realm, and the topics that they keep."""
+"""Carriers of a realm, and the topics that they keep: how topics come to a carrier, and from there to another one or
+back to the directory."""
 
 from __future__ import annotations
 
@@ -12,10 +13,12 @@ from sealcast.log.driver_lock import kept_from_running
 from sealcast.log.embedded import FrameLog
 from sealcast.log.port import SharedLog
 from sealcast.trust.admin.handle import Handle
+from sealcast.trust.admin.leaving import has_landed, leave_carrier
 from sealcast.trust.admin.moving_journals import clear_directory, move_journal
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import AddCarrier, CarryTopic
-from sealcast.trust.realm.state import CarriedName
+from sealcast.trust.realm.rules.carriers import EMBEDDED
+from sealcast.trust.realm.state import Carried, CarriedName
 from sealcast.trust.realm.topics import Topic
 
 #: What is copied at a time.
@@ -25,10 +28,13 @@ _BYTES_AT_ONCE: Final = 4 << 20
 class Carrying(NamedTuple):
     """What became of a topic that was moved."""
 
+    #: What it is called where it is; `embedded` in the realm's directory.
     name: str
     #: Frames that were copied, over all partitions.
     copied: int
     version: int
+    #: What had to stay where the topic was, because others have records in it.
+    left: tuple[str, ...] = ()
 
 
 def add_carrier(realm: Handle, name: str, address: str) -> str:
@@ -47,8 +53,10 @@ def move_topic(
     replicas: int = 1,
     in_sync: int = 1,
 ) -> Carrying:
-    """Moves all that a broker has of a topic to a carrier, while nobody runs the topic; everything keeps its number.
-    Of a topic with an overlay, unless one broker is named: of every broker in it.
+    """Moves all that a broker has of a topic to a carrier, or to the directory (`embedded`), while nobody runs the
+    topic; everything keeps its number. Of a topic with an overlay, unless one broker is named: of every broker in it.
+
+    What is on another carrier comes back to the directory first (`leaving`). From there:
 
     1. nobody appends to the directory any more: who tries is told to try again
     2. the frames are copied
@@ -67,18 +75,33 @@ def move_topic(
         )
     if broker is not None or not about.protection.overlay:
         return _move_part(realm, about, broker or FIRST_BROKER, carrier, name, placement)
-    called, nodes = name or f"{realm.name}.{topic}", state.overlay(topic).downwards()
+    nodes = state.overlay(topic).downwards()
+    called = EMBEDDED if carrier == EMBEDDED else name or f"{realm.name}.{topic}"
     away = next((node for node in nodes if not realm.paths.broker_key_of(node).exists()), None)
     if away is not None:
         raise Misuse(
             f"broker {away!r} of topic {topic!r} is on another machine",
             hint=f"move the part of each broker where it is: sealcast topic move {topic} --broker {away}",
         )
-    left = [node for node in nodes if (topic, node) not in state.journals]
-    if not left:
-        raise Misuse(f"topic {topic!r} is on a carrier already", hint="sealcast carrier list")
-    moved = [_move_part(realm, about, node, carrier, f"{called}.{node}", placement) for node in left]
-    return Carrying(called, sum(each.copied for each in moved), realm.state().version)
+    others = [node for node in nodes if _place(realm, topic, node) != carrier]
+    if not others:
+        raise _is_there(topic, carrier)
+    moved = [_move_part(realm, about, node, carrier, f"{called}.{node}", placement) for node in others]
+    left = tuple(each for part in moved for each in part.left)
+    return Carrying(called, sum(each.copied for each in moved), realm.state().version, left)
+
+
+def _place(realm: Handle, topic: str, broker: str) -> str | None:
+    """The carrier that has all that a broker has of a topic, or `embedded`; None while something is on its way."""
+    state, at = realm.state(), (topic, broker)
+    if at in state.leaving or has_landed(realm, topic, broker) or (at in state.carried) != (at in state.journals):
+        return None
+    return state.journals[at].carrier if at in state.journals else EMBEDDED
+
+
+def _is_there(topic: str, carrier: str) -> Misuse:
+    where = "in the realm's directory" if carrier == EMBEDDED else f"on carrier {carrier!r}"
+    return Misuse(f"topic {topic!r} is {where} already", hint="sealcast carrier list")
 
 
 def follow_overlay(realm: Handle, topic: str, broker: str) -> None:
@@ -98,23 +121,36 @@ def _move_part(
     realm: Handle, about: Topic, broker: str, carrier: str, name: str | None, placement: Placement
 ) -> Carrying:
     """What one broker has of a topic."""
-    state, topic, paths = realm.state(), about.name, realm.paths.topic(about.name, broker)
-    at = state.carried.get((topic, broker))
-    if (topic, broker) in state.journals:
-        clear_directory(realm, about, broker)  # should it have been cut short after the registry said so
-    if at is not None and ((topic, broker) in state.journals or at.carrier != carrier):
-        raise Misuse(f"topic {topic!r} is on carrier {at.carrier!r} already")
+    topic, paths, left = about.name, realm.paths.topic(about.name, broker), list[str]()
+    if carrier != EMBEDDED:
+        realm.state().carrier(carrier)  # says what is wrong, before anything is moved
+    place, half = _place(realm, topic, broker), _half_moved(realm, topic, broker)
+    if place == carrier:
+        if carrier != EMBEDDED:
+            clear_directory(realm, about, broker)  # should it have been cut short after the registry said so
+        raise _is_there(topic, carrier)
+    if place != EMBEDDED and (half is None or half.carrier != carrier):
+        came, left = leave_carrier(realm, about, broker)
+        if carrier == EMBEDDED:
+            return Carrying(EMBEDDED, came, realm.state().version, tuple(left))
     with ExitStack() as held:
         held.enter_context(kept_from_running(paths.ledger))
         if about.protection.overlay:
             held.enter_context(kept_from_running(paths.hops.ledger))
-        if at is None:
+        if half is None:
             called = name or ".".join([realm.name, topic, *([] if broker == FIRST_BROKER else [broker])])
             copied = _move_frames(realm, about, broker, carrier, called, placement)
         else:
-            called, copied = at.name, 0
+            called, copied = half.name, 0
         move_journal(realm, about, broker, CarriedName(carrier, called), placement)
-    return Carrying(called, copied, realm.state().version)
+    return Carrying(called, copied, realm.state().version, tuple(left))
+
+
+def _half_moved(realm: Handle, topic: str, broker: str) -> Carried | None:
+    """Where frames are that are on a carrier while their ledger is not: a release before ledgers could be moved left
+    them so, or a move to a carrier that was cut short."""
+    state = realm.state()
+    return None if (topic, broker) in state.journals else state.carried.get((topic, broker))
 
 
 def _move_frames(realm: Handle, about: Topic, broker: str, carrier: str, called: str, placement: Placement) -> int:

@@ -1,4 +1,5 @@
-"""What carriers have of a realm's topics, for a backup: one moment of it, as files that a directory would have.
+"""What carriers have of a realm's topics: one moment of it, as files that a directory would have. For a backup, and for
+what leaves a carrier.
 
     (1) how far each log is     whoever takes from another is asked first: brokers below, then those above, then roots'
                                 ledgers, then frames. So nobody has taken what is not in the backup
@@ -10,7 +11,7 @@ A backup has one kind of topics. Restored, they are in the realm's directory (`m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -52,12 +53,14 @@ class _CarriedMark(NamedTuple):
 class CarriedMoment:
     """One moment of all topics that are on carriers."""
 
-    def __init__(self, realm: OpenRealm, into: Path) -> None:
-        """Files are put into a directory that is laid out as the realm's."""
+    def __init__(self, realm: OpenRealm, into: Path, parts: Sequence[tuple[str, str]] | None = None) -> None:
+        """Files are put into a directory that is laid out as the realm's. `parts`, by topic and broker, are all that
+        there are unless they are named."""
         self._realm, self.into, self._state = realm, into, realm.state()
         self._marks: list[_CarriedMark] = []
         self._journals: list[tuple[KeptJournal, Path]] = []
-        self.parts = [at for at in self._state.carried if at[0] in self._state.topics]
+        every = [at for at in self._state.carried if at[0] in self._state.topics]
+        self.parts = [at for at in every if parts is None or at in parts]
         if lacking := [at for at in self.parts if at not in self._state.journals]:
             raise Misuse(
                 f"topic {lacking[0][0]!r} has its frames on a carrier and its ledger in the directory",

@@ -80,6 +80,7 @@ MAY_STATE: Final[Mapping[type[Change], tuple[Voice, ...]]] = {
     changes.AddCarrier: _RULES_THE_REALM,
     changes.CarryTopic: _RULES_THE_REALM,
     changes.CarryJournal: _RULES_THE_REALM,
+    changes.LeaveCarrier: _RULES_THE_REALM,
     changes.ReturnTopic: _RULES_THE_REALM,
 }
 

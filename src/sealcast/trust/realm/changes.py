@@ -470,6 +470,16 @@ class CarryJournal:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaveCarrier:
+    """From this version on nobody appends to what a carrier has of a broker's topic: it is on its way back to the
+    broker's directory."""
+
+    kind: ClassVar = "leave-carrier"
+    topic: str
+    broker: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReturnTopic:
     """From this version on all that a broker has of a topic is in its directory."""
 
@@ -512,5 +522,6 @@ Change = (
     | AddCarrier
     | CarryTopic
     | CarryJournal
+    | LeaveCarrier
     | ReturnTopic
 )

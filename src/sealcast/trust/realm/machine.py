@@ -74,6 +74,7 @@ RULES: Final[Mapping[type[Change], Callable[[Draft, Any], None]]] = {
     changes.AddCarrier: carriers.add_carrier,
     changes.CarryTopic: carriers.carry_topic,
     changes.CarryJournal: carriers.carry_journal,
+    changes.LeaveCarrier: carriers.leave_carrier,
     changes.ReturnTopic: carriers.return_topic,
 }
 

@@ -120,6 +120,10 @@ class RealmState:
     journals: Mapping[tuple[str, str], CarriedName] = field(default_factory=dict)
     #: Topics that there were, by name. None of these names is given again.
     deleted: Mapping[str, DeletedTopic] = field(default_factory=dict)
+    #: What is on its way from a carrier to its broker's directory, by topic and broker, and since which version.
+    leaving: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    #: How often something came back from a carrier. A name there may have had another log before.
+    departures: int = 0
 
     # --- look-ups that say what is wrong ----------------------------------------------------------
 

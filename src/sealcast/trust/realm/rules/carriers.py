@@ -7,7 +7,7 @@ from typing import Final
 from sealcast.errors import Misuse
 from sealcast.log.carriers import CarrierAddress, checked_name
 from sealcast.trust.certificates.roles import Role
-from sealcast.trust.realm.changes import AddCarrier, CarryJournal, CarryTopic, ReturnTopic
+from sealcast.trust.realm.changes import AddCarrier, CarryJournal, CarryTopic, LeaveCarrier, ReturnTopic
 from sealcast.trust.realm.rules.draft import Draft
 from sealcast.trust.realm.rules.names import check_name
 from sealcast.trust.realm.state import Carried, CarriedName
@@ -60,10 +60,23 @@ def carry_journal(draft: Draft, change: CarryJournal) -> None:
     draft.journals.write()[topic.name, broker] = place
 
 
+def leave_carrier(draft: Draft, change: LeaveCarrier) -> None:
+    """Of a broker that was revoked, too. Said twice, it counts from the first time on."""
+    draft.leaving.write().setdefault(_carried_at(draft, change), draft.version + 1)
+
+
 def return_topic(draft: Draft, change: ReturnTopic) -> None:
-    """A restored realm has what carriers had in its directory. Of a broker that was revoked, too."""
+    """What left a carrier is in the directory, and so is what a carrier had of a realm that was restored. Of a broker
+    that was revoked, too."""
+    at = _carried_at(draft, change)
+    del draft.carried.write()[at]
+    draft.journals.write().pop(at, None)
+    draft.leaving.write().pop(at, None)
+    draft.departures += 1
+
+
+def _carried_at(draft: Draft, change: LeaveCarrier | ReturnTopic) -> tuple[str, str]:
     at = draft.topic(change.topic).name, draft.entity(change.broker).name
     if at not in draft.carried.read:
         raise Misuse(f"topic {change.topic!r} at broker {change.broker!r} is on no carrier")
-    del draft.carried.write()[at]
-    draft.journals.write().pop(at, None)
+    return at

@@ -97,6 +97,8 @@ class Draft:
         self.carried = DraftTable(state.carried)
         self.journals = DraftTable(state.journals)
         self.deleted = DraftTable(state.deleted)
+        self.leaving = DraftTable(state.leaving)
+        self.departures = state.departures
         #: Topics written to since the last `state()`.
         self.open: dict[str, TopicTables] = {}
 
@@ -122,6 +124,8 @@ class Draft:
             self.carried.share(),
             self.journals.share(),
             self.deleted.share(),
+            self.leaving.share(),
+            self.departures,
         )
 
     @property
