@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import multiprocessing
 import os
 import pickle
 import subprocess
@@ -27,6 +26,7 @@ from sealcast.trust.realm.changes import Right
 from sealcast.trust.tokens import gates
 from sealcast.wire import frame
 from sealcast.wire.records import RecordCodec
+from tests.children import forked, start
 
 SCHEMA = Schema.from_json(
     {
@@ -212,14 +212,8 @@ def _publish_some(root: Path, name: str) -> None:
 
 
 def test_several_processes_publish(realm: Realm) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    names = ["nyse", "nasdaq", "nyse"]
-    writers = [spawn.Process(target=_publish_some, args=(realm.paths.root, n)) for n in names]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-        assert writer.exitcode == 0
+    writers = [start(_publish_some, realm.paths.root, name) for name in ("nyse", "nasdaq", "nyse")]
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
     got = opened(realm, "quotes")
     assert len(got) == 120
     assert len({p for p, *_ in got}) == 120
@@ -233,22 +227,16 @@ def test_clients_work_without_spark() -> None:
 # --- forks ------------------------------------------------------------------------------------------------------
 
 
-def forked(publisher: Publisher, process: int | None) -> list[bytes]:
+def sealed_in_a_fork(publisher: Publisher, process: int | None) -> list[bytes]:
     """What a child process seals with the publisher that it has from its parent; `process` is what it takes its own
     number for."""
-    ours, theirs = multiprocessing.Pipe(duplex=False)
 
-    def child() -> None:
+    def child() -> list[bytes]:
         if process is not None:
             os.getpid = lambda: process
-        theirs.send([data for _, data in publisher.frames_for_brokers([event(2, b"what the child knows")])])
+        return [data for _, data in publisher.frames_for_brokers([event(2, b"what the child knows")])]
 
-    worker = multiprocessing.get_context("fork").Process(target=child)
-    worker.start()
-    frames: list[bytes] = ours.recv()
-    worker.join(60)
-    assert worker.exitcode == 0
-    return frames
+    return forked(child)
 
 
 def numbered(frames: list[bytes]) -> set[tuple[bytes, int]]:
@@ -263,7 +251,7 @@ def test_after_a_fork_no_two_events_have_one_number(realm: Realm, protection: st
         realm.place_node("forked", "broker")
     with Publisher(realm, "forked", as_="nyse") as publisher:
         first = [data for _, data in publisher.frames_for_brokers([event(1, b"secret")])]
-        child = forked(publisher, None)
+        child = sealed_in_a_fork(publisher, None)
         again = [data for _, data in publisher.frames_for_brokers([event(1, b"secret")])]
     assert first and child
     assert not numbered(child) & (numbered(first) | numbered(again)), "the child took a new boot"
@@ -272,7 +260,7 @@ def test_after_a_fork_no_two_events_have_one_number(realm: Realm, protection: st
 
 def test_a_child_that_did_not_notice_would_give_numbers_again(realm: Realm) -> None:
     with Publisher(realm, "quotes", as_="nyse") as publisher:
-        child = forked(publisher, os.getpid())
+        child = sealed_in_a_fork(publisher, os.getpid())
         ours = [data for _, data in publisher.frames_for_brokers([event(1, b"what the child knows")])]
     assert numbered(child) == numbered(ours)
 
@@ -280,14 +268,7 @@ def test_a_child_that_did_not_notice_would_give_numbers_again(realm: Realm) -> N
 def test_a_child_publishes_what_its_parent_opened(realm: Realm) -> None:
     with Publisher(realm, "quotes", as_="nyse") as publisher:
         publisher.publish_one(event(1))
-
-        def child() -> None:
-            publisher.publish_one(event(2))
-
-        worker = multiprocessing.get_context("fork").Process(target=child)
-        worker.start()
-        worker.join(60)
-        assert worker.exitcode == 0
+        forked(lambda: [str(place) for place in publisher.publish([event(2)])])
         publisher.publish_one(event(3))
     assert [(s, v["price"]) for _, _, s, v, _ in opened(realm, "quotes")] == [(0, 1), (0, 2), (1, 3)]
 

@@ -26,6 +26,7 @@ from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic
 from sealcast.log.forwarded import ForwardedLog
 from sealcast.log.layout import MAX_RECORD_BYTES
 from sealcast.log.port import PartitionLog, TopicLog
+from tests.children import forked
 
 
 def datas(log: EmbeddedLog, start: int = 0, end: int | None = None, max_bytes: int | None = None) -> list[bytes]:
@@ -111,14 +112,13 @@ def test_calls_that_make_no_sense_are_refused_at_once(tmp_path: Path, call, erro
 def test_a_child_process_must_open_its_own(tmp_path: Path) -> None:
     with EmbeddedLog(tmp_path) as log:
         log.append([b"x"])
-        child = os.fork()
-        if child == 0:
-            try:
+
+        def child() -> None:
+            with pytest.raises(Misuse, match="a child process opens the log itself"):
                 log.append([b"y"])
-            except Misuse:
-                os._exit(7)
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+        forked(child)
+        assert datas(log) == [b"x"]
 
 
 def test_a_closed_log_says_so(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from sealcast.trust.realm.parameters import KeyParameters
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.registry import now_us
 from sealcast.trust.tokens import gates
+from tests.children import run
 from tests.copies import copy_realm
 from tests.trust.certified import issue
 
@@ -471,29 +472,24 @@ def test_a_subscription_says_what_its_token_says_and_the_token_is_the_subscriber
 # --- killed at any moment ------------------------------------------------------------------------------------
 
 
-def survives(realm: Realm, act: Callable[[Realm], object], at: int) -> bool:
-    """Runs the act in a child that is killed (SIGKILL) at its nth touch of the disk; whether it got that far."""
-    child = os.fork()
-    if not child:
-        touched = 0
+def dies_at(root: Path, name: str, at: int) -> None:
+    """Does the act, and is killed (SIGKILL) at its nth touch of the disk."""
+    touched = 0
 
-        def watched(real: Callable[..., object]) -> Callable[..., object]:
-            def call(*args: object, **kwargs: object) -> object:
-                nonlocal touched
-                touched += 1
-                if touched == at:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return real(*args, **kwargs)
+    def watched(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: object, **kwargs: object) -> object:
+            nonlocal touched
+            touched += 1
+            if touched == at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*args, **kwargs)
 
-            return call
+        return call
 
-        for name in ("fsync", "link", "sync", "replace", "rename", "mkdir", "open"):
-            setattr(os, name, watched(getattr(os, name)))
-        try:
-            act(Realm(realm.paths.root))
-        finally:
-            os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    for touch in ("fsync", "link", "sync", "replace", "rename", "mkdir", "open"):
+        setattr(os, touch, watched(getattr(os, touch)))
+    act, _ = ACTS[name]
+    act(Realm(root))
 
 
 ACTS: dict[str, tuple[Callable[[Realm], object], Callable[[RealmState], bool]]] = {
@@ -536,7 +532,7 @@ def test_an_administrator_killed_at_any_moment_has_done_an_act_or_has_not(tmp_pa
     before = first.registry.version()
     for at in range(1, 200):
         realm = Realm(copy_realm(first.paths.root, tmp_path / str(at)))
-        finished = survives(realm, act, at)
+        finished = run(dies_at, realm.paths.root, name, at) == 0
         state = Realm(realm.paths.root).state()
         is_whole(state)
         assert done(state) == (state.version > before)

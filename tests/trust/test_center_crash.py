@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -26,10 +25,10 @@ from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.storage.rows import Rows
+from tests.children import run
 from tests.cli.shell import spawn
 from tests.trust.center_world import SCHEMA, World
 
-fork = multiprocessing.get_context("fork")
 BOTH = frozenset({Right.PUBLISH, Right.SUBSCRIBE})
 
 
@@ -86,12 +85,11 @@ STEPS = [
 ]
 
 
-def _turn(world: World, spoil: Callable[[], None]) -> None:
-    realm = Realm(world.realm.paths.root, clock=world.clock)
+def _turn(root: Path, now_us: int, spoil: Callable[[], None]) -> None:
+    realm = Realm(root, clock=lambda: now_us)
     service, _ = center_service(realm, realm.center(), advertised=False)
     spoil()
-    service.serve_once(world.now)
-    os._exit(3)
+    service.serve_once(now_us)
 
 
 @pytest.mark.parametrize(("spoil", "there"), STEPS, ids=lambda value: getattr(value, "__name__", ""))
@@ -111,10 +109,7 @@ def test_killed_at_each_step_of_what_an_owner_asks(tmp_path: Path, spoil: Callab
         before = world.realm.state().version
         plane.post(service.topic, envelopes.seal(party, world.realm.id, to, message))
 
-        child = fork.Process(target=_turn, args=(world, spoil))
-        child.start()
-        child.join()
-        assert child.exitcode == -signal.SIGKILL
+        assert run(_turn, world.realm.paths.root, world.now, spoil) == -signal.SIGKILL
         state = world.realm.state()
         check_whole(state)
         assert (state.version > before) == there, "all of it, or nothing"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from sealcast.trust.certificates import certificate as certificates
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm, now_us
 from sealcast.trust.realm.state import RealmState
+from tests.children import start
 from tests.clients.pump import pump
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 100}]})
@@ -72,28 +72,25 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return realm.paths.root
 
 
-def killed(root: Path, act: Act, after: float | None) -> float:
+def do(root: Path, name: str, tell: int) -> None:
+    realm = Realm(root)
+    realm.state()
+    os.write(tell, b".")
+    ACTS[name].do(realm)
+
+
+def killed(root: Path, name: str, after: float | None) -> float:
     """The act in a process of its own, killed after so many seconds if it is not over by then; how long it took."""
     told, tell = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            realm = Realm(root)
-            realm.state()
-            os.write(tell, b".")
-            act.do(realm)
-            os._exit(0)
-        finally:
-            os._exit(1)
+    child = start(do, root, name, hand_over=[tell])
     os.close(tell)
     assert os.read(told, 1) == b"."
     os.close(told)
     began = time.monotonic()
     if after is not None:
         time.sleep(after)
-        os.kill(child, signal.SIGKILL)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code in (0, -signal.SIGKILL)
+        child.kill()
+    child.wait()
     return time.monotonic() - began
 
 
@@ -143,10 +140,10 @@ def kill_and_look(first: Path, directory: Path, name: str, kills: int, moments: 
     """What the kills left: done, not done, or some of each."""
     act, outcomes = ACTS[name], set[bool]()
     before = Realm(first).registry.version()
-    took = killed(Path(shutil.copytree(first, directory / "whole")), act, None)
+    took = killed(Path(shutil.copytree(first, directory / "whole")), name, None)
     for number in range(kills):
         root = Path(shutil.copytree(first, directory / str(number)))
-        killed(root, act, moments.uniform(0, 1.1 * took))
+        killed(root, name, moments.uniform(0, 1.1 * took))
         realm = Realm(root)
         done = act.done(check_whole(realm))
         assert done == (realm.registry.version() > before), "half of it is there"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -31,6 +30,7 @@ from sealcast.trust.realm.changes import (
 from sealcast.trust.realm.machine import RealmState
 from sealcast.trust.registry import Registry
 from sealcast.trust.storage.address import Server as Address
+from tests.children import forked, start
 from tests.trust.places import FilePlace, Place, ServerPlace
 from tests.trust.postgres import Server
 
@@ -204,31 +204,17 @@ def _enrol_some(address: Path | Address, who: int) -> None:
         registry.apply(EnrolEntity(f"p{who}-{i}", KEY, bytes(32)))
 
 
-def test_several_processes_write(registry: Registry, place: Place) -> None:
-    # Strangers, that share nothing with us; for the second database, children will do.
-    context = multiprocessing.get_context("spawn" if place.kind == "sqlite" else "fork")
-    writers = [context.Process(target=_enrol_some, args=(registry.address, w)) for w in range(3)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-        assert writer.exitcode == 0
+def test_several_processes_write(registry: Registry) -> None:
+    writers = [start(_enrol_some, registry.address, who) for who in range(3)]
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
     assert registry.version() == 2 + 75
     assert len(registry.state().entities) == 1 + 75
 
 
 def test_a_forked_child_gets_its_own_connection(registry: Registry) -> None:
     registry.state()
-    fork = multiprocessing.get_context("fork")
-    child = fork.Process(target=_enrol_some_with, args=(registry,))
-    child.start()
-    child.join()
-    assert child.exitcode == 0
+    forked(lambda: registry.apply(EnrolEntity("forked", KEY, bytes(32))))
     assert "forked" in registry.state().entities
-
-
-def _enrol_some_with(registry: Registry) -> None:
-    registry.apply(EnrolEntity("forked", KEY, bytes(32)))
 
 
 def test_several_threads_write(registry: Registry) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
 import struct
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,15 +18,16 @@ from sealcast.errors import Unavailable
 from sealcast.trust.realm.changes import EnrolEntity
 from sealcast.trust.realm.machine import RealmState
 from sealcast.trust.registry import Registry
+from sealcast.trust.storage.address import Server as Address
 from sealcast.trust.storage.rows import Rows
 from sealcast.trust.storage.store import Store
+from tests.children import forked, run, start
 from tests.trust.places import Place, ServerPlace
 from tests.trust.postgres import Server
 
 KEY = bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
 #: Changes in one transaction.
 TOGETHER = 40
-fork = multiprocessing.get_context("fork")
 
 
 def batch(state: RealmState) -> list[EnrolEntity]:
@@ -47,7 +48,8 @@ def whole(place: Place, acknowledged: int) -> int:
 # --- killed writers -------------------------------------------------------------------------------
 
 
-def _write_for_ever(registry: Registry, told: int) -> None:
+def _write_for_ever(address: Path | Address, told: int) -> None:
+    registry = Registry(address)
     while True:
         os.write(told, struct.pack(">q", registry.transact(batch).version))
 
@@ -57,13 +59,12 @@ def test_a_writer_killed_at_any_moment_leaves_all_or_nothing(place: Place) -> No
     moments, version = random.Random(7), 0
     for _ in range(8):
         told, tell = os.pipe()
-        writer = fork.Process(target=_write_for_ever, args=(registry, tell))
-        writer.start()
+        writer = start(_write_for_ever, registry.address, hand_over=[tell])
         os.close(tell)
         heard = os.read(told, 8)  # it is at work
         time.sleep(moments.uniform(0, 0.03))
-        os.kill(writer.pid or 0, signal.SIGKILL)
-        writer.join()
+        writer.kill()
+        assert writer.wait() == -signal.SIGKILL
         while more := os.read(told, 8):
             heard = more
         os.close(told)
@@ -77,10 +78,10 @@ def _die(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _killed(registry: Registry, spoil: Callable[[], None]) -> None:
+def _killed(address: Path | Address, spoil: Callable[[], None]) -> None:
+    registry = Registry(address)
     spoil()
     registry.transact(batch)
-    os._exit(3)
 
 
 def _before_rows() -> None:
@@ -116,10 +117,7 @@ def _after_commit() -> None:
 def test_killed_at_each_step(place: Place, spoil: Callable[[], None], there: bool) -> None:
     registry = Registry.create(place.address)
     registry.transact(batch)
-    writer = fork.Process(target=_killed, args=(registry, spoil))
-    writer.start()
-    writer.join()
-    assert writer.exitcode == -signal.SIGKILL
+    assert run(_killed, registry.address, spoil) == -signal.SIGKILL
     assert whole(place, TOGETHER) == (2 * TOGETHER if there else TOGETHER)
     assert registry.transact(batch).version == (3 * TOGETHER if there else 2 * TOGETHER)
 
@@ -141,10 +139,7 @@ def test_a_child_leaves_its_parents_connection_alone(place: Place) -> None:
     registry = Registry.create(place.address)
     registry.transact(batch)
     for round in range(3):
-        child = fork.Process(target=registry.transact, args=(batch,))
-        child.start()
-        child.join()
-        assert child.exitcode == 0
+        forked(lambda: registry.transact(batch).version)
         assert registry.transact(batch).version == TOGETHER * (2 * round + 3)
     whole(place, TOGETHER * 7)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -20,6 +19,7 @@ from sealcast.protections.attribute.scheme import (
 from sealcast.wire.attribute import SealedAttributeEvent, packed_body, packed_head
 from sealcast.wire.attribute_contents import LeafProof, SessionCertificate, framed_contents, parse_content
 from sealcast.wire.attribute_keys import PublisherKey
+from tests.children import forked
 from tests.protections.attribute.world import ATTRIBUTES, EPOCH, PAIRINGS, PROFILES, World, event
 
 FAST = SealOptions(reuse=16, session=True)
@@ -148,19 +148,7 @@ def test_a_fork_numbers_no_event_again(world: World) -> None:
     """Parent and child would seal under one key and one nonce. The child takes new headers and another session."""
     sealer = world.sealer(FAST)
     (before,) = sealer.seal([event(heat="101")])
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        (sealed,) = sealer.seal([event(heat="101")])
-        os.write(write, len(sealed).to_bytes(4, "big") + sealed)
-        os._exit(0)
-    size = int.from_bytes(os.read(read, 4), "big")
-    from_child = b""
-    while len(from_child) < size:
-        from_child += os.read(read, size - len(from_child))
-    os.waitpid(child, 0)
-    os.close(read)
-    os.close(write)
+    (from_child,) = forked(lambda: sealer.seal([event(heat="101")]))
     (after,) = sealer.seal([event(heat="101")])
     headers = [SealedAttributeEvent.parse(one).header.raw for one in (before, from_child, after)]
     assert headers[0] == headers[2] != headers[1]
