@@ -87,6 +87,7 @@ HEAVY = (
     "log/test_carried_topics.py",
     "log/test_carried_turns.py",
     "log/test_carrier_access.py",
+    "log/test_carrier_forks.py",
     "log/test_carrier_lies.py",
     "log/test_conformance.py",
     "log/test_kafka_away.py",

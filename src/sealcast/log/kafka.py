@@ -5,7 +5,7 @@
 `init_transactions` with the log's transactional id ends the epoch of whoever did before, and Kafka refuses every record
 and every commit of an older epoch. What it left unfinished is aborted, and no reader sees it (`read_committed`).
 
-librdkafka's threads do not survive a fork: every handle belongs to the process that made it.
+librdkafka's threads do not survive a fork: every handle belongs to the process that made it (`kafka_handles`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
@@ -25,6 +25,7 @@ from confluent_kafka.cimpl import NewTopic
 from sealcast.errors import Misuse, NotFound, Unavailable
 from sealcast.log.carriers import PATIENCE_S, CarrierAddress, CarrierAway, Placement, checked_name, checked_settings
 from sealcast.log.closing import Closing
+from sealcast.log.kafka_handles import KafkaConsumer, KafkaProducer, noted
 from sealcast.log.kafka_partition import KafkaPartition
 from sealcast.log.layout import MAX_RECORD_BYTES
 from sealcast.primitives.secrets import Unpicklable
@@ -76,8 +77,8 @@ class KafkaCarrier(Closing, Unpicklable):
         }
         self._process = os.getpid()
         self._guard = threading.Lock()
-        self._producer: Producer | None = None
-        self._asker: Consumer | None = None
+        self._producer: KafkaProducer | None = None
+        self._asker: KafkaConsumer | None = None
         self._admin: AdminClient | None = None
 
     # --- clients ---------------------------------------------------------------------------------
@@ -91,44 +92,49 @@ class KafkaCarrier(Closing, Unpicklable):
         if not self.is_here():
             raise Misuse(f"{self.shown} was opened by process {self._process}; a child process opens it itself")
 
-    def consumer(self) -> Consumer:
+    def consumer(self) -> KafkaConsumer:
         self.here()
-        return Consumer(
-            self._base
-            | {
-                "group.id": "sealcast",  # demanded, and not used: we assign partitions ourselves and keep no offsets
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "auto.offset.reset": "error",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "check.crcs": True,
-                "fetch.wait.max.ms": 20,
-                "fetch.error.backoff.ms": 50,
-                "fetch.message.max.bytes": 4 << 20,
-                "fetch.max.bytes": max(_MESSAGE_BYTES, 50 << 20),
-                "receive.message.max.bytes": max(_MESSAGE_BYTES, 50 << 20) + (1 << 20),
-                "queued.max.messages.kbytes": 32 << 10,
-            }
+        return noted(
+            KafkaConsumer(
+                self._base
+                | {
+                    # Demanded, and not used: we assign partitions ourselves and keep no offsets.
+                    "group.id": "sealcast",
+                    "enable.auto.commit": False,
+                    "enable.auto.offset.store": False,
+                    "auto.offset.reset": "error",
+                    "isolation.level": "read_committed",
+                    "enable.partition.eof": True,
+                    "check.crcs": True,
+                    "fetch.wait.max.ms": 20,
+                    "fetch.error.backoff.ms": 50,
+                    "fetch.message.max.bytes": 4 << 20,
+                    "fetch.max.bytes": max(_MESSAGE_BYTES, 50 << 20),
+                    "receive.message.max.bytes": max(_MESSAGE_BYTES, 50 << 20) + (1 << 20),
+                    "queued.max.messages.kbytes": 32 << 10,
+                }
+            )
         )
 
-    def producer(self, **more: Any) -> Producer:
+    def producer(self, **more: Any) -> KafkaProducer:
         self.here()
         timeout = int(1000 * self.patience_s)
-        return Producer(
-            self._base
-            | {
-                "enable.idempotence": True,
-                "acks": "all",
-                "linger.ms": 0,
-                "message.max.bytes": _MESSAGE_BYTES,
-                "delivery.timeout.ms": timeout,
-                "queue.buffering.max.kbytes": 1 << 20,
-                **more,
-            }
+        return noted(
+            KafkaProducer(
+                self._base
+                | {
+                    "enable.idempotence": True,
+                    "acks": "all",
+                    "linger.ms": 0,
+                    "message.max.bytes": _MESSAGE_BYTES,
+                    "delivery.timeout.ms": timeout,
+                    "queue.buffering.max.kbytes": 1 << 20,
+                    **more,
+                }
+            )
         )
 
-    def shared_producer(self) -> Producer:
+    def shared_producer(self) -> KafkaProducer:
         """One for all partitions that many append to."""
         self.here()
         with self._guard:
@@ -136,13 +142,13 @@ class KafkaCarrier(Closing, Unpicklable):
                 self._producer = self.producer()
             return self._producer
 
-    def let_go(self, producer: Producer) -> None:
+    def let_go(self, producer: KafkaProducer) -> None:
         """Has the next one who appends make a new producer; this one goes when nobody waits for it any more."""
         with self._guard:
             if self._producer is producer:
                 self._producer = None
 
-    def asker(self) -> Consumer:
+    def asker(self) -> KafkaConsumer:
         """One that reads nothing: on the connection of one that does, an answer waits for what is being fetched."""
         self.here()
         with self._guard:
@@ -154,7 +160,7 @@ class KafkaCarrier(Closing, Unpicklable):
         self.here()
         with self._guard:
             if self._admin is None:
-                self._admin = AdminClient(self._base)
+                self._admin = noted(AdminClient(self._base))
             return self._admin
 
     # --- topics ----------------------------------------------------------------------------------

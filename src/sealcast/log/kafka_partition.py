@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from sealcast.errors import Corrupt, Locked, Misuse, NotFound, SealcastError
 from sealcast.log.carriers import PATIENCE_S, CarrierAway, Stored
 from sealcast.log.closing import Closing
+from sealcast.log.kafka_handles import KafkaConsumer, KafkaProducer
 from sealcast.primitives.secrets import Unpicklable
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ class KafkaPartition(Closing, Unpicklable):
     def __init__(self, carrier: KafkaCarrier, name: str, number: int) -> None:
         self._carrier, self._name, self._number = carrier, name, number
         self._guard = threading.RLock()
-        self._consumer: Consumer | None = None
+        self._consumer: KafkaConsumer | None = None
         #: The position that the consumer gives next; None while it gives nothing.
         self._next: int | None = None
-        self._alone: Producer | None = None
+        self._alone: KafkaProducer | None = None
 
     @property
     def shown(self) -> str:
@@ -100,7 +101,7 @@ class KafkaPartition(Closing, Unpicklable):
                     return [], True
         raise CarrierAway(f"{self.shown} gives no records from position {position} on", hint="is Kafka reachable?")
 
-    def _reader(self) -> Consumer:
+    def _reader(self) -> KafkaConsumer:
         if self._consumer is None:
             self._consumer = self._carrier.consumer()
         return self._consumer
@@ -173,7 +174,7 @@ class KafkaPartition(Closing, Unpicklable):
                 raise CarrierAway(f"{self.shown} does not show what was committed", hint="is Kafka overloaded?")
             time.sleep(0.002)
 
-    def _produce(self, producer: Producer, records: Sequence[tuple[bytes, bytes]]) -> list[int]:
+    def _produce(self, producer: KafkaProducer, records: Sequence[tuple[bytes, bytes]]) -> list[int]:
         positions, failed = dict[int, int](), list[KafkaError]()
 
         def told(at: int, error: KafkaError | None, message: Message) -> None:
@@ -236,7 +237,7 @@ class KafkaPartition(Closing, Unpicklable):
             consumer.close()
 
 
-def _waited_for(reader: Consumer, most: int) -> list[Message]:
+def _waited_for(reader: KafkaConsumer, most: int) -> list[Message]:
     """What has come, when something has. Asked for all at once, librdkafka waits for as many as there are positions,
     and marks of transactions are none."""
     first = reader.consume(1, _POLL_S)
