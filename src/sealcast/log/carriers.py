@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from sealcast.errors import Misuse, NotFound, Unavailable, extras_named
+from sealcast.errors import Locked, Misuse, NotFound, Unavailable, extras_named
 from sealcast.model.dataclass import dataclass
 
 KINDS: Final = ("kafka", "nats")
@@ -39,6 +39,12 @@ class CarrierAway(Unavailable):
     nobody acknowledged is not known."""
 
     code = "carrier-away"
+
+
+class Fenced(Locked):
+    """A carrier refused a writer's records: somebody has become the writer since. It may have been this process itself,
+    by a request that it gave up and that the carrier found later. Whether records are there that it tried to append is
+    not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +106,7 @@ class CarrierPartition(Protocol):
         """From now on, whoever called this before appends nothing by `append_alone`."""
 
     def append_alone(self, records: Sequence[tuple[bytes, bytes]]) -> list[int]:
-        """The same as `append`, for the writer; Locked when there is another since."""
+        """The same as `append`, for the writer; Fenced when somebody became the writer since."""
 
     def drop(self, before: int) -> None:
         """Removes what is at positions before that."""

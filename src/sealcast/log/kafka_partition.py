@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from sealcast.errors import Corrupt, Locked, Misuse, NotFound, SealcastError
-from sealcast.log.carriers import PATIENCE_S, CarrierAway, Stored
+from sealcast.log.carriers import PATIENCE_S, CarrierAway, Fenced, Stored
 from sealcast.log.closing import Closing
 from sealcast.log.kafka_handles import KafkaConsumer, KafkaProducer
 from sealcast.primitives.secrets import Unpicklable
@@ -146,6 +146,9 @@ class KafkaPartition(Closing, Unpicklable):
             try:
                 producer.init_transactions(self._carrier.patience_s)
             except KafkaException as error:
+                # It would go on asking, and become the writer after whoever does so next. Errors are kept, and keep
+                # what their frames name.
+                del producer
                 raise self._trouble(error) from None
             self._alone = producer
 
@@ -216,7 +219,7 @@ class KafkaPartition(Closing, Unpicklable):
         that is away, and so does one that has just started. Whoever opens a partition has its topic from the
         registry."""
         if error.args[0].code() in _FENCED:
-            return Locked(f"{self.shown} has another writer since: nothing was appended")
+            return Fenced(f"{self.shown} has another writer since")
         trouble = self._carrier.trouble(error, self._name)
         if isinstance(trouble, NotFound):
             hint = "is Kafka running and reachable? if it is, somebody removed the topic"

@@ -20,13 +20,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from sealcast.errors import Corrupt, FrameRejected, Locked, Misuse, NotFound, Unavailable
+from sealcast.errors import Corrupt, FrameRejected, Misuse, NotFound, Unavailable
 from sealcast.log import driver_lock, files
 from sealcast.log.annals import GENESIS as GENESIS
 from sealcast.log.annals import TaggedLog, TaggedRecord, VerifiedBy
+from sealcast.log.carriers import Fenced
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.journal import Journal, KeptJournal, LogPlace, Turn
+from sealcast.log.numbered import TRIES
 from sealcast.log.offsets import PinnedOffset, check_continuity
 from sealcast.log.pieces import PieceStore
 from sealcast.log.port import Record, TermedLog
@@ -152,13 +154,16 @@ class Ledger(LedgerReader):
         """
         with self._commit_lock:
             self._check_term(term)
-            try:
+            if self._fenced is None or term is None:
                 return self._commit(entry, term)
-            except Locked:
-                if self._fenced is None or term is None:
-                    raise
-                # Another process of the same pipeline may have been the writer meanwhile: if so, the term is the same.
-                return self._commit(entry, term)
+            for _ in range(TRIES):
+                try:
+                    return self._commit(entry, term)
+                except Fenced:
+                    # Another process of the same pipeline was the writer meanwhile, or this one was by a request that
+                    # it had given up: then the term is the same. `_hold` looks, and `_find` whether it is committed.
+                    continue
+            raise self._fenced.unsettled()
 
     def _commit(self, entry: Entry, term: str | None) -> bool:
         self._hold(term)

@@ -17,7 +17,7 @@ from nats.js.errors import APIError
 
 from sealcast.errors import Locked, Misuse, Unavailable
 from sealcast.log.carried import FENCE, RecordHead
-from sealcast.log.carriers import Stored, checked_name
+from sealcast.log.carriers import Fenced, Stored, checked_name
 from sealcast.log.closing import Closing
 from sealcast.primitives.secrets import Unpicklable
 
@@ -175,7 +175,7 @@ class NatsPartition(Closing, Unpicklable):
             return self._carrier.ask(work)
         except APIError as error:
             if error.err_code == _WRONG_LAST:
-                raise Locked(f"{self.shown} has another writer since: nothing was appended") from None
+                raise Fenced(f"{self.shown} has another writer since") from None
             raise self._carrier.trouble(error, self._stream) from None
         except (NatsError, TimeoutError, OSError) as error:
             raise self._carrier.trouble(error, self._stream) from None

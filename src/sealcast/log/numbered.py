@@ -10,6 +10,10 @@ A writer may be several processes, one after the other: a pipeline's driver beco
 the pipeline appends. They know each other by a term. Whoever begins one (`fence`) writes it into the log, and whoever
 goes on with it (`resume`) becomes the writer first and reads then whether the term is still the newest. So the order of
 terms is the carrier's order of records, and a process of an older term finds out before it appends anything.
+
+**Who is fenced off was not always taken over.** A carrier that comes back may still find a request to become the writer
+that this very process gave up as unanswered, and obeys it. Only a term says who took over: whoever is refused looks
+whether a newer one has begun, and if none has, becomes the writer again (ADR 69).
 """
 
 from __future__ import annotations
@@ -19,11 +23,11 @@ import time
 from bisect import bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from sealcast.errors import Corrupt, Locked, SealcastError
 from sealcast.log.carried import FENCE, NUMBERED, RecordHead
-from sealcast.log.carriers import CarrierPartition
+from sealcast.log.carriers import CarrierAway, CarrierPartition, Fenced, Stored
 from sealcast.log.closing import Closing
 from sealcast.log.driver_lock import TAKEN_OVER
 from sealcast.log.layout import check_sizes, check_span
@@ -37,6 +41,20 @@ _TAIL: Final = 64
 #: Records that a reader keeps: the last ones are asked for again and again, and each question goes to a server.
 _KEPT: Final = 32
 _KEPT_BYTES: Final = 4 << 20
+#: How often a writer that was fenced off, and by no newer term, becomes the writer again before it gives up.
+TRIES: Final = 8
+
+
+class _Tail(NamedTuple):
+    """What a log ended with when it was looked at."""
+
+    #: One past the last position.
+    position: int = -1
+    #: Of the last record; -1 where there is none.
+    number: int = -1
+    time_us: int = 0
+    #: The newest term, empty where none has begun; None where that was not looked for.
+    term: bytes | None = None
 
 
 class NumberedLog(Closing):
@@ -48,8 +66,7 @@ class NumberedLog(Closing):
         self._guard = threading.RLock()
         #: (number, position) of records that were seen, ascending.
         self._places: list[tuple[int, int]] = []
-        #: The position that the log ended at when it was looked at, and the number and time of its last record then.
-        self._tail: tuple[int, int, int] = (-1, -1, 0)
+        self._tail = _Tail()
         #: The first position that was kept when it was looked at, and the number of the first record from there on.
         self._begin: tuple[int, int] | None = None
         #: Records that were read lately, by number.
@@ -72,25 +89,53 @@ class NumberedLog(Closing):
             self._writes = False
             self._partition.become_writer()
             if term:
-                head = RecordHead(FENCE, time.time_ns() // 1000, 0).sealed(term)
-                self._partition.append_alone([(head, term)])
+                self._begin_term(term)
             self._next = self.end()
             self._writes = True
+
+    def _begin_term(self, term: bytes) -> None:
+        """Writes the term down; Locked when another one has begun since this became the writer."""
+        before = self.term()
+        for _ in range(TRIES):
+            head = RecordHead(FENCE, time.time_ns() // 1000, 0).sealed(term)
+            try:
+                self._partition.append_alone([(head, term)])
+                return
+            except Fenced:
+                self._partition.become_writer()
+            # It may be there all the same: refused when it was asked for again, after the answer was lost.
+            if (newest := self.term()) == term:
+                return
+            if newest != before:
+                raise self._taken_over(newest, term)
+        raise self.unsettled()
 
     def resume(self, term: bytes) -> None:
         """Become its writer in a term that has begun; Locked when another one has begun since."""
         with self._guard:
             self._writes = False
-            self._partition.become_writer()
-            # Read after it became the writer: no term begins now without ending that.
-            if (newest := self.term()) != term:
-                raise Locked(
-                    f"another run has taken over {self.shown} with term {_shown(newest)} since this one began with "
-                    f"term {_shown(term)}, which commits nothing more",
-                    hint=TAKEN_OVER,
-                )
+            # Looked at before, so that a process of an older term fences nobody off in vain; and after it became the
+            # writer, since from then on no term begins without ending that.
+            for become in (lambda: None, self._partition.become_writer):
+                become()
+                if (newest := self.term()) != term:
+                    raise self._taken_over(newest, term)
             self._next = self.end()
             self._writes = True
+
+    def _taken_over(self, newest: bytes, term: bytes) -> Locked:
+        return Locked(
+            f"another run has taken over {self.shown} with term {_shown(newest)} since this one began with "
+            f"term {_shown(term)}, which commits nothing more",
+            hint=TAKEN_OVER,
+        )
+
+    def unsettled(self) -> CarrierAway:
+        """What a writer says that is fenced off again and again, though no newer term has begun."""
+        return CarrierAway(
+            f"{self.shown} was refused {TRIES} times as by another writer, and no newer term has begun",
+            hint="is the carrier still starting? nothing was appended that is not there when it is looked for again",
+        )
 
     @property
     def writes(self) -> bool:
@@ -98,7 +143,7 @@ class NumberedLog(Closing):
         return self._writes
 
     def append(self, records: Sequence[bytes]) -> range:
-        now = max(time.time_ns() // 1000, self._tail[2], self._written_us)
+        now = max(time.time_ns() // 1000, self._tail.time_us, self._written_us)
         return self.copy([(now, data) for data in records])
 
     def copy(self, records: Sequence[tuple[int, bytes]]) -> range:
@@ -134,49 +179,58 @@ class NumberedLog(Closing):
             return self._begin[1]
 
     def end(self) -> int:
+        return self._look().number + 1
+
+    def _look(self) -> _Tail:
+        """What the log ends with now. What came since the last look is read, as far back as a record takes."""
         with self._guard:
             try:
                 first, past = self._partition.bounds()
             except SealcastError:
                 self._still_here()
                 raise
-            if past < self._tail[0]:
-                raise Corrupt(f"{self.shown} ended at position {self._tail[0]} before and ends at {past} now")
-            if past != self._tail[0]:
-                self._tail = (past, *self._last(first, past))
-            return self._tail[1] + 1
+            if past < self._tail.position:
+                raise Corrupt(f"{self.shown} ended at position {self._tail.position} before and ends at {past} now")
+            if past != self._tail.position:
+                self._tail = self._tail_at(first, past)
+            return self._tail
 
-    def _last(self, first: int, past: int) -> tuple[int, int]:
-        """The number and time of the last record; -1 where there is none."""
-        looked = _TAIL
+    def _tail_at(self, first: int, past: int) -> _Tail:
+        known, looked = self._tail, _TAIL
+        least = max(first, known.position)
         while True:
-            begin = max(first, self._tail[0], past - looked)
-            last = None
-            for found in self._records(begin, past):
-                if last is not None and found[0].offset != last[0].offset + 1:
-                    raise self._misplaced(found[0].offset, last[0].offset + 1, found[1])
-                last = found
+            begin = max(least, past - looked)
+            last: Record | None = None
+            # What was read before begins where this ends, or there is nothing before it.
+            term = None if begin > least else known.term if known.position >= first else b""
+            for head, stored in self._heads(begin, past):
+                if head.kind == FENCE:
+                    term = stored.data or term
+                elif head.kind == NUMBERED:
+                    if last is not None and head.number != last.offset + 1:
+                        raise self._misplaced(head.number, last.offset + 1, stored.position)
+                    last = Record(head.number, head.time_us, stored.data)
+                    self._remember(head.number, stored.position)
             if last is not None:
-                self._remember(last[0].offset, last[1])
-                self._keep(last[0])
-                return last[0].offset, last[0].time_us
-            if begin <= max(first, self._tail[0]):
-                return self._tail[1], self._tail[2]
+                self._keep(last)
+                return _Tail(past, last.offset, last.time_us, term)
+            if begin <= least:
+                return _Tail(past, known.number, known.time_us, term)
             looked *= 16
 
     def term(self) -> bytes:
         """The newest term that has begun; empty where none has."""
-        first, past = self._partition.bounds()
-        looked = _TAIL
-        while True:
-            begin, found = max(first, past - looked), b""
-            for stored in self._partition.fetch(begin, past) if begin < past else ():
-                head = RecordHead.read(stored, f"{self.shown}: position {stored.position}")
-                if head is not None and head.kind == FENCE and stored.data:
-                    found = stored.data
-            if found or begin <= first:
-                return found
-            looked *= 16
+        with self._guard:
+            tail, looked = self._look(), _TAIL
+            first = self._partition.bounds()[0] if tail.term is None else 0
+            while tail.term is None:
+                begin = max(first, tail.position - looked)
+                found = [s.data for h, s in self._heads(begin, tail.position) if h.kind == FENCE and s.data]
+                if found or begin <= first:
+                    tail = tail._replace(term=found[-1] if found else b"")
+                looked *= 16
+            self._tail = tail
+            return tail.term
 
     def read(self, start: int, end: int | None = None, max_bytes: int | None = None) -> Iterator[Record]:
         past = self.end()
@@ -237,15 +291,18 @@ class NumberedLog(Closing):
 
     def _records(self, start: int, end: int) -> Iterator[tuple[Record, int]]:
         """Our records at these positions, and where each is; marks are passed over."""
-        if start >= end:
-            return
-        for stored in self._partition.fetch(start, end):
+        for head, stored in self._heads(start, end):
+            if head.kind == NUMBERED:
+                yield Record(head.number, head.time_us, stored.data), stored.position
+
+    def _heads(self, start: int, end: int) -> Iterator[tuple[RecordHead, Stored]]:
+        """What is at these positions, of whatever kind."""
+        for stored in self._partition.fetch(start, end) if start < end else ():
             where = f"{self.shown}: position {stored.position}"
             head = RecordHead.read(stored, where)
             if head is None:
                 raise Corrupt(f"{where} was written by somebody else", hint="nobody but its writer may write here")
-            if head.kind == NUMBERED:
-                yield Record(head.number, head.time_us, stored.data), stored.position
+            yield head, stored
 
     def _keep(self, record: Record) -> None:
         with self._guard:

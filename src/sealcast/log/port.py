@@ -28,6 +28,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from sealcast.errors import SealcastError
+
 
 class Record(NamedTuple):
     """One record of a partition. A named tuple and not a dataclass: readers make millions of them."""
@@ -103,6 +105,9 @@ class TermedLog(FencedLog, Protocol):
 
     def resume(self, term: bytes) -> None:
         """Become its writer in a term that has begun; Locked when another one has begun since."""
+
+    def unsettled(self) -> SealcastError:
+        """What its writer raises that is fenced off again and again, though no newer term has begun."""
 
 
 @runtime_checkable
