@@ -116,12 +116,15 @@ class NumberedLog(Closing):
             self._writes = False
             # Looked at before, so that a process of an older term fences nobody off in vain; and after it became the
             # writer, since from then on no term begins without ending that.
-            for become in (lambda: None, self._partition.become_writer):
-                become()
-                if (newest := self.term()) != term:
-                    raise self._taken_over(newest, term)
+            self._check_term(term)
+            self._partition.become_writer()
+            self._check_term(term)
             self._next = self.end()
             self._writes = True
+
+    def _check_term(self, term: bytes) -> None:
+        if (newest := self.term()) != term:
+            raise self._taken_over(newest, term)
 
     def _taken_over(self, newest: bytes, term: bytes) -> Locked:
         return Locked(
