@@ -47,6 +47,23 @@ def test_a_reader_follows_a_topic_that_moves_to_a_carrier(world: Served, own_nat
         assert [event.payload for event in again] == [b"at 1", b"at 2", b"at 3"]
 
 
+def test_a_reader_and_a_publisher_follow_a_topic_that_comes_back(world: Served, own_nats: NatsServer) -> None:
+    world.realm.add_carrier("away", own_nats.address)
+    world.realm.move_topic(TOPIC, "away")
+    with reader(world) as subscriber, Publisher(world.client("nyse"), TOPIC, "nyse") as publisher:
+        publisher.publish(events(1))
+        world.pump()
+        assert polled(subscriber) == [b"at 1"]
+        assert subscriber.poll(timeout=0.5) == [], "it waits now, and follows"
+        world.realm.move_topic(TOPIC, "embedded")
+        publisher.publish(events(2))
+        world.pump()
+        assert polled(subscriber) == [b"at 2"]
+        subscriber.ack()
+    with Subscriber(world.client("ann"), TOPIC, "ann", from_=0) as again:
+        assert [event.payload for event in again] == [b"at 1", b"at 2"]
+
+
 @pytest.mark.soak
 def test_a_gateway_serves_on_while_a_carrier_is_away(world: Served, own_nats: NatsServer) -> None:
     world.realm.add_carrier("away", own_nats.address)
