@@ -22,8 +22,8 @@ def test_every_block_works_when_it_is_pasted(postgres: Server, tmp_path: Path, m
         monkeypatch.setenv("PGPASSWORD", PASSWORD)
         pasted = paste(CARRIERS)
     assert pasted.code == 0, pasted.err
-    for text in ('"payload": "over Kafka"', '"payload": "before the move"', '"payload": "after the move"'):
-        assert pasted.out.count(text) == 1
+    for words in ("over Kafka", "before the move", "after the move", "after the return"):
+        assert pasted.out.count(f'"payload": "{words}"') == 1
     assert not [*pasted.place.glob("market/topics/*/frames/*/*.seg")] or all(
         path.stat().st_size < 1_000 for path in pasted.place.glob("market/topics/quotes/frames/*/*.seg")
     )
