@@ -1,10 +1,10 @@
-"""Copies of realms, made while somebody may still hold the original open."""
+"""Copies of realms, and their removal, while somebody may still hold the original open."""
 
 from __future__ import annotations
 
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 
@@ -15,6 +15,13 @@ def copy_realm(root: Path, to: Path) -> Path:
     removes them), so databases are copied by SQLite itself and everything else file by file.
     """
     return Path(shutil.copytree(root, to, ignore=shutil.ignore_patterns("*-wal", "*-shm"), copy_function=_copy))
+
+
+def remove_realm(root: Path) -> None:
+    """Removes a realm, whoever still held it open: SQLite's journals may go away by themselves meanwhile, as above."""
+    while root.exists():
+        with suppress(FileNotFoundError):
+            shutil.rmtree(root)
 
 
 def _copy(source: str, to: str) -> str:

@@ -22,12 +22,12 @@ def soak() -> None:
     _soaking = True
 
 
-def examples(daily: int, *, soak: int) -> Callable[[Test], Test]:
+def examples(daily: int, *, soak: int, **others: Any) -> Callable[[Test], Test]:
     """So many examples of hypothesis: enough every day to find what is broken, and in the soak to look for what is
-    rare."""
+    rare. `others` are further settings."""
 
     def decorate(test: Test) -> Test:
-        settled = settings(max_examples=soak if _soaking else daily)(test)
+        settled = settings(max_examples=soak if _soaking else daily, **others)(test)
         settled.tries_more = True  # type: ignore[attr-defined]
         return settled
 

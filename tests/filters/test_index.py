@@ -236,16 +236,17 @@ def test_a_list_of_a_hundred_thousand() -> None:
     assert found[:, 1].tolist() == (listed & (values % 7 < 5)).tolist()
 
 
-def test_ten_thousand_events_against_a_thousand_filters() -> None:
+@pytest.mark.parametrize(("filters", "times"), [(250, 10), pytest.param(1_000, 50, marks=pytest.mark.soak)])
+def test_thousands_of_events_against_hundreds_of_filters(filters: int, times: int) -> None:
     """Another oracle, for volume: every filter by itself, vectorised."""
     maker = Maker(11)
-    world = maker.world(conditions=1_000, events=0)
+    world = maker.world(conditions=filters, events=0)
     some = columns_of(world.schema, [maker.event(world.schema) for _ in range(200)])
-    columns = pa.Table.from_batches([some] * 50).combine_chunks().to_batches()[0]
-    found = unpacked(Index.build(world.conditions, world.schema).match(columns), 1_000)
+    columns = pa.Table.from_batches([some] * times).combine_chunks().to_batches()[0]
+    found = unpacked(Index.build(world.conditions, world.schema).match(columns), filters)
     once = Evaluator(some, world.schema)
     for i, condition in enumerate(world.conditions):
-        assert found[:, i].tolist() == once.true(condition).tolist() * 50, condition
+        assert found[:, i].tolist() == once.true(condition).tolist() * times, condition
 
 
 def test_chunks_do_not_show() -> None:

@@ -12,8 +12,6 @@ from sealcast.errors import FrameRejected
 from sealcast.wire import cbor, frames
 from tests.fuzz import targets
 
-#: Processor time for each target.
-SECONDS = 1.5
 _EDGES = (
     b"\x00",
     b"\x01",
@@ -55,10 +53,12 @@ def mutated(data: bytes, others: list[bytes], dice: Random) -> bytes:
 
 
 @pytest.mark.filterwarnings("ignore:Parsed a serial number")  # a hostile certificate; the library says so, too
+@pytest.mark.parametrize("seconds", [0.4, pytest.param(10, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("name", targets.TARGETS)
-def test_nothing_but_refusals(name: str) -> None:
+def test_nothing_but_refusals(name: str, seconds: float) -> None:
+    """For so many seconds of processor time."""
     dice, pool = Random(name), [*targets.seeds(name), b"", b"\x80", b"{}", b"a = 1"]
-    end, tried = time.process_time() + SECONDS, 0
+    end, tried = time.process_time() + seconds, 0
     queue = list(pool)
     while time.process_time() < end or tried < len(queue):
         data = queue[tried] if tried < len(queue) else mutated(dice.choice(pool), pool, dice)

@@ -144,7 +144,7 @@ def _name_known(path: Any, draw: Callable[[st.SearchStrategy[Any]], Any]) -> Non
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
 def test_fuzzed_requests_are_answered(fuzzed: Fuzzed, name: str) -> None:
-    _fuzz(fuzzed, "alice", name, 6)
+    _fuzz(fuzzed, "alice", name, 4)
     _fuzz(fuzzed, None, name, 2)
 
 

@@ -42,7 +42,7 @@ def test_no_event_ever_costs_more_than_its_group_has_members(
 @pytest.mark.parametrize("workload", ["random_groups", "popular_groups", "content_groups"])
 def test_what_is_counted_is_what_a_plan_makes(workload: str) -> None:
     """Two of one seed: one counts, the other plans; the plan's ciphertexts are counted one by one."""
-    events = getattr(workloads, workload)(2_500, 200, 3)
+    events = getattr(workloads, workload)(1_000, 200, 3)
     counter, planner = Mosaic(200, 40_000, seed=7), Mosaic(200, 40_000, seed=7)
     for start in range(0, len(events), BATCH):
         batch = events[start : start + BATCH]

@@ -119,10 +119,6 @@ def _killing(directory: Path, kills: int, seed: int) -> None:
     _check(log, outs)
 
 
-def test_twenty_killed_writers_lose_nothing_acknowledged(tmp_path: Path) -> None:
-    _killing(tmp_path, 20, seed=2)
-
-
-@pytest.mark.soak
-def test_two_hundred_killed_writers_lose_nothing_acknowledged(tmp_path: Path) -> None:
-    _killing(tmp_path, 200, seed=3)
+@pytest.mark.parametrize(("kills", "seed"), [(7, 2), pytest.param(200, 3, marks=pytest.mark.soak)])
+def test_killed_writers_lose_nothing_acknowledged(tmp_path: Path, kills: int, seed: int) -> None:
+    _killing(tmp_path, kills, seed)

@@ -63,7 +63,7 @@ def exactly_what_they_asked_for(
 @pytest.mark.parametrize("qos", [0, 1])
 def test_each_client_gets_what_it_asked_for(plugged: Plugged, version: MQTTProtocolVersion, qos: int) -> None:
     world = world_of(CLIENTS)
-    exactly_what_they_asked_for(plugged.start(world), world, 1500, version, qos, away=7)
+    exactly_what_they_asked_for(plugged.start(world), world, 500, version, qos, away=7)
 
 
 @pytest.mark.soak

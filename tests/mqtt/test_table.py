@@ -32,8 +32,6 @@ from tests.protections.world import FILTERS, PUBLISHERS, SCHEMA
 from tests.protections.world import TOPIC as QUOTES
 from tests.protections.world import World as RealmWorld
 
-FUZZ_S = 10
-
 
 def test_only_its_owner_can_read_a_table(tmp_path: Path) -> None:
     write_table(tmp_path / "table", Compiler().compile(1, [world_of(CLIENTS[:1]).topic([PUBLISHER])]))
@@ -77,7 +75,8 @@ def test_what_makes_no_sense_gets_into_no_table(topic: TableTopic) -> None:
         Compiler().compile(1, [topic])
 
 
-def test_the_parsers_survive_damage(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=pytest.mark.soak)])
+def test_the_parsers_survive_damage(tmp_path: Path, seconds: int) -> None:
     """Under the address and undefined behaviour sanitizers, for a while, the same on every run."""
     world = world_of(CLIENTS[:4], tag_bits=2)
     world.subscribe(CLIENTS[0], "level < 50", epoch=2)
@@ -88,7 +87,7 @@ def test_the_parsers_survive_damage(tmp_path: Path) -> None:
     files = [tmp_path / "table", TOPIC, *(tmp_path / str(number) for number in range(4))]
     fuzz = build(tmp_path, "fuzz")
     done = subprocess.run(
-        [fuzz, str(FUZZ_S), "7", *files], capture_output=True, text=True, timeout=FUZZ_S + 60, check=False
+        [fuzz, str(seconds), "7", *files], capture_output=True, text=True, timeout=seconds + 60, check=False
     )
     assert done.returncode == 0, done.stderr
     rounds, tables, messages = (int(word) for word in done.stdout.split() if word.isdigit())

@@ -6,10 +6,11 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from sealcast.errors import Misuse
+from tests.effort import examples
 from tests.overlay.world import World
 
 BROKERS = ("broker", "b1", "b2")
@@ -61,7 +62,7 @@ def play(world: World, step: tuple[object, ...]) -> None:
             world.subscribe(f"new{len(world.due)}", 4, broker=broker)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(3, soak=40, suppress_health_check=list(HealthCheck))
 @given(st.lists(steps, min_size=20, max_size=40))
 def test_everyone_gets_everything_once(day: list[tuple[object, ...]]) -> None:
     with tempfile.TemporaryDirectory() as directory:

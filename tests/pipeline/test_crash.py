@@ -88,12 +88,12 @@ def lives(field: Field) -> Iterator[Lives]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("field", ["endpoint", pytest.param("searchable", marks=pytest.mark.soak)], indirect=True)
-@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.soak)])
 def test_dying_before_every_step_of_a_run_loses_nothing_and_doubles_nothing(
     field: Field, lives: Lives, stride: int
 ) -> None:
     """A run that dies at its first step, one that dies at its second, and so on, until one lives to its end. Every day,
-    it is every third step: a run has several batches, and their steps repeat."""
+    it is every seventh step: a run has several batches, and their steps repeat."""
     step, committed = 1 - stride, list[int]()
     while True:
         step += stride
@@ -170,7 +170,7 @@ def test_kills_of_the_driver_at_random_moments(field: Field, tmp_path: Path, kil
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("field", ["endpoint", pytest.param("searchable", marks=pytest.mark.soak)], indirect=True)
-@pytest.mark.parametrize("windows", [2, pytest.param(4, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("windows", [1, pytest.param(4, marks=pytest.mark.soak)])
 def test_kills_around_the_commit(field: Field, tmp_path: Path, windows: int) -> None:
     """The windows that matter most, hit for certain: in the ledger and not in Spark, staged and not in the ledger."""
     log = tmp_path / "drivers.log"

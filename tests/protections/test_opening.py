@@ -35,6 +35,7 @@ from sealcast.wire.peer_pieces import PeerPiece
 from sealcast.wire.sealed import SealedPiece
 from tests.clients import layered_pump
 from tests.clients.pump import pump
+from tests.effort import examples
 from tests.protections.test_columns import EPOCH, SCHEMA
 from tests.protections.world import names
 
@@ -162,7 +163,7 @@ def opened_all(realm: Realm, name: str, parts: list[FoundPart[Any]], size: int) 
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from(sorted(READERS)), st.sampled_from([3, 10, 1000]))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@examples(8, soak=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_a_broker_altered(
     realm: Realm, honest: Honest, few: pytest.MonkeyPatch, random: Random, name: str, size: int
 ) -> None:

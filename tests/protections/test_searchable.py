@@ -281,18 +281,18 @@ def guessed(realm: Realm, keys: UserKeys | None, half: Exponent) -> list[object]
     encrypted = [c for c in scheme.re_encrypt(labels, half) if c is not None]
     checks = [scheme.check_of(label) for label in labels]
     bounds = [held(realm, "nurse").bound] * len(labels)
-    found = set[object]()
+    found, other = set[object](), other_half(realm)
     for pulse in range(256):
         for label in Labeller(SCHEMA).labels({"ward": None, "pulse": pulse}):
             if keys is None:
                 continue
-            made = scheme.token(keys.trapdoor(label), other_half(realm, keys))
+            made = scheme.token(keys.trapdoor(label), other)
             if made is not None and scheme.matching(encrypted, checks, bounds, made):
                 found.add(pulse)
     return sorted(found, key=str)
 
 
-def other_half(realm: Realm, keys: UserKeys) -> Exponent:
+def other_half(realm: Realm) -> Exponent:
     return realm.broker().topic_keys(realm.state(), realm.state().topic(TOPIC)).search_half("mallory")
 
 

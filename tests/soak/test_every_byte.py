@@ -11,30 +11,27 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
-from typing import Final
 
 import pytest
 
 from sealcast.model.protection import PROTECTIONS
 from tests.soak.every_byte import Trial, files, judged, made, tried
 
-#: Of each protection, in `make test`.
-SAMPLE: Final = 40
-
 
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("sample", [12, pytest.param(100, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("protection", PROTECTIONS)
-def test_some_flipped_bytes_are_named_or_harmless(tmp_path: Path, protection: str) -> None:
+def test_some_flipped_bytes_are_named_or_harmless(tmp_path: Path, protection: str, sample: int) -> None:
     """Of each file about as many as of every other, whatever their sizes."""
     root, dice = made(tmp_path, protection), Random(f"flips of {protection}")
     paths = files(root)
-    chosen = [path for _ in range(SAMPLE // len(paths) + 1) for path in dice.sample(paths, len(paths))][:SAMPLE]
+    chosen = [path for _ in range(sample // len(paths) + 1) for path in dice.sample(paths, len(paths))][:sample]
     flips = [
         (str(path.relative_to(root)), dice.randrange(path.stat().st_size), 1, dice.randrange(1, 256)) for path in chosen
     ]
     found = judged(tried(root, protection, flips))
     assert not found.findings, "\n".join(found.findings[:20])
-    assert found.named > SAMPLE // 6, "hardly anything was noticed: were the right files flipped?"
+    assert found.named > sample // 6, "hardly anything was noticed: were the right files flipped?"
 
 
 @pytest.mark.soak

@@ -30,6 +30,7 @@ from sealcast.trust.tokens import gates
 from sealcast.wire import frame
 from sealcast.wire.sealed import SealedPiece
 from tests.clients.pump import pump
+from tests.copies import remove_realm
 
 SECOND = 1_000_000
 SCHEMA = Schema.from_json(
@@ -96,7 +97,7 @@ class World:
     def close(self) -> None:
         self.crash()
         self._patch.undo()
-        shutil.rmtree(self.root)
+        remove_realm(self.root)
 
     # --- publishing ---------------------------------------------------------------------------------
 

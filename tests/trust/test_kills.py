@@ -29,6 +29,7 @@ from sealcast.trust.deployment import Realm, now_us
 from sealcast.trust.realm.state import RealmState
 from tests.children import start
 from tests.clients.pump import pump
+from tests.copies import remove_realm
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 100}]})
 MANY = [f"e{number}" for number in range(40)]
@@ -152,7 +153,7 @@ def kill_and_look(first: Path, directory: Path, name: str, kills: int, moments: 
             act.do(realm)
             assert act.done(check_whole(Realm(root)))
         check_works(Realm(root), act.spares_bob)
-        shutil.rmtree(root)
+        remove_realm(root)
     return outcomes
 
 

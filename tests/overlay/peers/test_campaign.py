@@ -7,6 +7,7 @@ import random
 import pytest
 
 from sealcast.overlay.peers.port import Dissemination, PeerSettings
+from tests.effort import seeds
 from tests.overlay.peers.world import Crowd
 
 SECONDS = 60.0
@@ -80,7 +81,7 @@ def check(crowd: Crowd, seed: int) -> None:
     assert net.total("searches apart") - apart <= 4 * shared, (seed, "still asking")
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(range(6), daily=3))
 def test_random_worlds(seed: int) -> None:
     check(campaign(seed), seed)
 

@@ -38,7 +38,7 @@ def lost(attributes: int, dissemination: Dissemination = Dissemination.FLOODING)
     return got, missing
 
 
-@pytest.mark.parametrize("attributes", [2, 3])
+@pytest.mark.parametrize("attributes", [2, pytest.param(3, marks=pytest.mark.soak)])
 def test_f8_passing_on_what_one_can_decrypt_loses_most_deliveries(
     attributes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
