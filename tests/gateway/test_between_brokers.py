@@ -13,7 +13,8 @@ from sealcast.protections.layered.node import HOPS
 from sealcast.protections.port import client_side
 from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
-from sealcast.wire import frame, posts
+from sealcast.wire import frame, posts, taken
+from sealcast.wire.taken import TakenHeader
 from tests.clients.layered_pump import pump as pump_layered
 from tests.clients.pump import pump
 from tests.gateway.world import SCHEMA, TOPIC, RunningGateway, make_realm, running
@@ -102,6 +103,18 @@ def test_filters_are_posted_by_their_sender_to_the_broker_that_they_are_for(gate
     assert client.ask("POST", at, {"posts": [b"no post"]}).status == 422
     assert gateway.client().ask("POST", at, {"posts": made}).status == 401
     assert list(_posted(log)) == made * 2
+    pump_layered(realm, "blind")
+
+
+def test_what_a_broker_took_is_stated_by_itself_to_the_broker_that_it_took_from(gateway: RunningGateway) -> None:
+    realm, at = gateway.realm, "/v1/topics/blind/brokers/blind-node-1/posts"
+    header = TakenHeader(realm.state().topic("blind").id, "blind-node-1", "blind-node-2", 1, bytes(32))
+    made = [taken.encode(header, realm.broker("blind-node-2").identity.signer.sign(taken.to_be_signed(header)))]
+    client = gateway.client("blind-node-2")
+    assert client.ask("POST", at, {"posts": made}).status == 204
+    assert gateway.client("blind-node-3").ask("POST", at, {"posts": made}).status == 403, "another's"
+    assert client.ask("POST", at.replace("node-1", "node-3"), {"posts": made}).status == 400, "for another"
+    assert client.ask("POST", at, {"posts": [made[0][:-1]]}).status == 422
     pump_layered(realm, "blind")
 
 

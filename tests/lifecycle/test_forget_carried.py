@@ -19,7 +19,7 @@ from sealcast.lab.theft.loot import steal
 from sealcast.lab.theft.tries import Tries
 from sealcast.log.carriers import Placement
 from sealcast.protections import steps
-from sealcast.protections.layered import node
+from sealcast.protections.layered import above
 from sealcast.protections.steps import StepName
 from sealcast.trust.realm.changes import CarryJournal, CarryTopic
 from sealcast.trust.realm.parameters import KeyParameters
@@ -58,7 +58,7 @@ def realm(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Realm]:
 def forget_open() -> None:
     steps._open.cache_clear()
     steps.realm_of.cache_clear()
-    node._reader.cache_clear()
+    above._reader.cache_clear()
 
 
 def deliver(realm: Realm, publisher: str, *payloads: bytes) -> None:

@@ -237,11 +237,12 @@ def test_a_piece_without_some_events_is_what_routing_the_others_makes(
             continue
         for ref in (ref for committed in step.ledger.entries() for ref in committed.entry.pieces):
             piece = hops.parse(step.pieces.read(ref.name, ref.digest))
-            above = list(step.upstream(ref.partition).pieces(ref.first, ref.end))
+            upstream = step.upstream(ref.partition)
+            above = list(upstream.pieces(ref.first, ref.end))
             gone = {each.event_id(event) for each in above for event in range(0, len(each), 2)}
             fewer = [without(each, places(each, gone), each.version) for each in above]
             with monkeypatch.context() as instead:
-                reader = SimpleNamespace(pieces=lambda first, end, fewer=fewer: fewer)
+                reader = SimpleNamespace(pieces=lambda first, end, fewer=fewer: fewer, record=upstream.record)
                 instead.setattr(step, "upstream", lambda partition, reader=reader: reader)
                 routed = step.hop(piece.version, ref.partition, ref.first, ref.end)
             assert hops.encode(routed) == hops.encode(without(piece, places(piece, gone), piece.version))

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from sealcast import Realm, Subscriber
+from sealcast import Event, Publisher, Realm, Subscriber
 from sealcast.errors import Misuse, ParameterRejected
 from sealcast.lab.drill import drill
+from sealcast.lab.forgetting import Forgotten, forget
 from sealcast.lab.theft.loot import steal
 from sealcast.lab.theft.tries import Tries
 from sealcast.log.reseals import Removal, Resealed
 from sealcast.model.protection import PROTECTIONS
-from sealcast.pipeline import retention
-from sealcast.pipeline.retention import Retainer, frame_steps
+from sealcast.pipeline.retention import Retainer, kept_steps
+from sealcast.protections import due as keeping
 from sealcast.protections import steps
 from sealcast.protections.endpoint.client import EndpointClient
 from sealcast.protections.steps import StepName
@@ -49,7 +50,7 @@ def deliver(realm: Realm, *numbers: int) -> None:
 
 
 def retain(realm: Realm, days: float) -> None:
-    retainer = Retainer(BrokerRealm(realm.paths.root), frame_steps(realm, [TOPIC], ["broker"]))
+    retainer = Retainer(BrokerRealm(realm.paths.root), kept_steps(realm, [TOPIC], ["broker"]))
     retainer.once(realm.clock() + int(days * DAY_US))
     assert not retainer._failed
 
@@ -139,16 +140,17 @@ def test_at_all_times_nothing_is_older_and_nothing_younger_is_gone(tmp_path: Pat
         def at(self, index: int) -> object:
             from types import SimpleNamespace as Plain
 
-            return Plain(entry=Plain(end=Plain(time_us=index * DAY_US), pieces=(Plain(size=10, events=1),)))
+            end, pieces = Plain(time_us=index * DAY_US), (Plain(size=10, events=1),)
+            return Plain(entry=Plain(end=end, pieces=pieces), is_emptied=False)
 
     begin = 0
     for day in range(1, 60):
-        due = retention.records_due(about, Daily(day), day * DAY_US, begin)  # type: ignore[arg-type]
+        due = keeping.records_due(about, Daily(day), day * DAY_US, begin)  # type: ignore[arg-type]
         gone = [n for n in range(day) if day * DAY_US - n * DAY_US >= kept]
         assert list(range(due.stop)) == gone
         begin = due.stop
     few = realm.alter_topic(TOPIC, pieces_kept_bytes=35)
-    assert retention.records_due(few, Daily(10), 0) == range(7)  # type: ignore[arg-type]
+    assert keeping.records_due(few, Daily(10), 0) == range(7)  # type: ignore[arg-type]
 
 
 def test_pieces_are_kept_as_long_as_frames(tmp_path: Path) -> None:
@@ -187,10 +189,23 @@ def test_what_was_removed_stays_so_after_a_compromise(tmp_path: Path) -> None:
     assert sealcast("check", "--realm", realm.paths.root).code == 0
 
 
+def test_what_forgetting_left_of_a_batch_has_an_end_too(tmp_path: Path) -> None:
+    realm = a_realm(tmp_path, pieces_kept_s=10 * 86_400)
+    realm.enrol("bob")
+    with Publisher(realm, TOPIC, "bob") as bob:
+        bob.publish([Event({"price": 1}, b"of bob")])
+    deliver(realm, 0)
+    forget(realm, Forgotten(TOPIC, "bob"))
+    assert read(realm, "low", from_=0) == ([b"0"], 1)
+    retain(realm, 11)
+    assert read(realm, "low", from_=0) == ([], 2)
+    assert Tries(realm, steal(realm, "low", tokens=False)).reads(TOPIC).opened == 0
+
+
 # --- rules ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protection", [name for name in PROTECTIONS if name not in MATCHED])
+@pytest.mark.parametrize("protection", [name for name, made in PROTECTIONS.items() if made().peers])
 def test_where_it_cannot_be_it_is_refused(tmp_path: Path, protection: str) -> None:
     realm = Realm.create(tmp_path / "realm")
     with pytest.raises(Misuse, match="none can be removed by their age"):

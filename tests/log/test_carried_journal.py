@@ -21,7 +21,7 @@ from sealcast.log.nats_partition import NatsPartition, stream_of
 from sealcast.log.numbered import NumberedLog
 from sealcast.log.offsets import PinnedOffset
 from sealcast.pipeline import reseal
-from sealcast.pipeline.retention import Retainer, frame_steps
+from sealcast.pipeline.retention import Retainer, kept_steps
 from sealcast.protections import steps
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.steps import StepName
@@ -272,7 +272,7 @@ def test_pieces_have_an_end(carried: Realm) -> None:
     deliver(carried)
     sealed = on_the_carrier(carried)
     now = carried.clock() + 30 * 86_400_000_000
-    with Retainer(BrokerRealm(carried.paths.root), frame_steps(carried, [TOPIC], ["broker"])) as retainer:
+    with Retainer(BrokerRealm(carried.paths.root), kept_steps(carried, [TOPIC], ["broker"])) as retainer:
         retainer.once(now)
         assert not retainer._failed
     assert sealed not in on_the_carrier(carried)

@@ -19,13 +19,15 @@ from sealcast.log.embedded import Moved
 from sealcast.log.nats import NatsCarrier
 from sealcast.log.nats_partition import stream_of
 from sealcast.log.post_log import PostLog
+from sealcast.pipeline.retention import Retainer, kept_steps
 from sealcast.protections import steps
-from sealcast.protections.layered import node
+from sealcast.protections.layered import above
 from sealcast.protections.layered.filters.keeper import TableKeeper
 from sealcast.protections.layered.node import HOPS, HopStep
 from sealcast.protections.steps import StepName
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.realm.changes import CarryJournal
+from sealcast.wire import hops
 from tests.cli.shell import sealcast
 from tests.copies import copy_realm
 from tests.soak.small_realm import SCHEMA, TOPIC
@@ -50,7 +52,7 @@ def forget_open() -> None:
     """What a new process would know."""
     steps._open.cache_clear()
     steps.realm_of.cache_clear()
-    node._reader.cache_clear()
+    above._reader.cache_clear()
 
 
 def opened(realm: Realm, name: str) -> list[bytes]:
@@ -151,6 +153,49 @@ def test_a_broker_that_comes_gets_its_place_on_the_carrier(tmp_path: Path, nats:
     publish(realm, b"a1")
     deliver(realm)
     assert opened(realm, "alice") == [b"a1"] and shared_files(realm) == [] and checked(realm)
+
+
+def test_pieces_have_an_end_on_a_carrier_too(tmp_path: Path, nats: NatsServer) -> None:
+    """Both rules: nothing goes that the broker below has not taken, and then it is gone from the server."""
+    realm = made(tmp_path)
+    realm.add_carrier("away", nats.address)
+    realm.move_topic(TOPIC, "away")
+    subscribed(realm)
+    publish(realm, b"a1", b"b2")
+    deliver(realm)
+    realm.alter_topic(TOPIC, pieces_kept_bytes=0)
+    tree = tuple(realm.state().overlay(TOPIC).parents)
+
+    def retain(*brokers: str) -> None:
+        forget_open()
+        kept = Retainer(BrokerRealm(realm.paths.root), kept_steps(realm, [TOPIC], brokers))
+        kept.drained()
+        assert not kept._failed
+
+    def events() -> dict[str, int]:
+        forget_open()
+        found = {}
+        for broker in tree:
+            step = HopStep.of(StepName(str(realm.paths.root), TOPIC, broker, HOPS))
+            refs = [ref for committed in step.ledger.entries() for ref in committed.entry.pieces]
+            found[broker] = sum(len(hops.parse(step.pieces.read(ref.name, ref.digest))) for ref in refs)
+            assert len(step.pieces.names()) == len(refs), "what took no place is gone"
+        return found
+
+    assert events()[ROOT] == 2
+    with Subscriber(realm, TOPIC, "alice", peek=True) as reading:
+        first = next(iter(reading)).position
+    why = ("why", f"{TOPIC}/{first}", "alice", "--realm", realm.paths.root)
+    assert "it is in the mailbox of 'alice'" in sealcast(*why).out
+    retain(ROOT)
+    assert events()[ROOT] == 2, "those below have not said anything"
+    retain(*tree)
+    assert set(events().values()) == {0}
+    assert "removed since" in sealcast(*why).out
+    publish(realm, b"c3")
+    deliver(realm)
+    assert opened(realm, "alice") == opened(realm, "bob") == [b"c3"]
+    assert checked(realm) and shared_files(realm) == []
 
 
 def test_one_that_is_deleted_is_gone_from_the_carrier(tmp_path: Path, nats: NatsServer) -> None:

@@ -13,7 +13,7 @@ from sealcast.errors import Locked, Misuse, NotFound, Unavailable
 from sealcast.log.carriers import Placement
 from sealcast.log.driver_lock import kept_from_running
 from sealcast.log.embedded import FrameLog, Moved
-from sealcast.pipeline.retention import Retainer, frame_steps
+from sealcast.pipeline.retention import Retainer, kept_steps
 from sealcast.protections import steps
 from sealcast.protections.steps import StepName
 from sealcast.trust.admin.deletion import delete_topic
@@ -109,7 +109,7 @@ def test_frames_that_have_served_are_removed_from_a_carrier(realm: Realm, server
     publish(realm, 12)
     deliver(realm)
     now = realm.clock() + 30 * 86_400_000_000
-    with Retainer(BrokerRealm(realm.paths.root), frame_steps(realm, [TOPIC], ["broker"])) as retainer:
+    with Retainer(BrokerRealm(realm.paths.root), kept_steps(realm, [TOPIC], ["broker"])) as retainer:
         assert sum(retainer.once(now).values()) == 2
     assert opened(realm) == [11, 12]
     publish(realm, 13)

@@ -17,7 +17,7 @@ from sealcast.lab.theft.loot import steal
 from sealcast.lab.theft.reads import Reads
 from sealcast.lab.theft.tries import Tries
 from sealcast.model.protection import PROTECTIONS
-from sealcast.pipeline.retention import Retainer, first_kept, frame_steps
+from sealcast.pipeline.retention import Retainer, first_kept, kept_steps
 from sealcast.primitives import hybrid
 from sealcast.primitives.hybrid import HybridKey
 from sealcast.protections import steps
@@ -71,7 +71,7 @@ def a_realm(directory: Path, past_keys: str = "forgotten", **parameters: object)
 
 def later(realm: Realm, days: float) -> None:
     """What a run some days later removes: frames, and then keys."""
-    retainer = Retainer(BrokerRealm(realm.paths.root), frame_steps(realm, [TOPIC], ["broker"]))
+    retainer = Retainer(BrokerRealm(realm.paths.root), kept_steps(realm, [TOPIC], ["broker"]))
     retainer.once(realm.clock() + int(days * DAY_US))
     assert not retainer._failed
 
@@ -322,7 +322,7 @@ def test_every_protection_with_brokers_goes_on_through_epochs(tmp_path: Path, pr
         realm.rotate(TOPIC)
     state = realm.state()
     assert all(received_by(sealed) for sealed in state.topic_state(TOPIC).topic_keys.values())
-    retainer = Retainer(BrokerRealm(realm.paths.root), frame_steps(realm, [TOPIC], state.serving(TOPIC)))
+    retainer = Retainer(BrokerRealm(realm.paths.root), kept_steps(realm, [TOPIC], state.serving(TOPIC)))
     retainer.once(realm.clock() + 21 * DAY_US)
     assert not retainer._failed
     with Subscriber(realm, TOPIC, "low", from_=0) as reader:

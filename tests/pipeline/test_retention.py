@@ -18,7 +18,7 @@ from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.model.protection import Layered
 from sealcast.overlay.routing import Forwarder, Link, needed
-from sealcast.pipeline.retention import Retainer, frame_steps
+from sealcast.pipeline.retention import Retainer, kept_steps
 from sealcast.protections import steps
 from sealcast.protections.layered.interests import LayeredInterests
 from sealcast.protections.port import witness_side
@@ -58,7 +58,7 @@ def deliver(realm: Realm, *prices: int) -> None:
 
 def retain(realm: Realm, days: float = 8, topic: str = TOPIC, broker: str = "broker") -> int:
     """What a run some days later removes."""
-    with Retainer(BrokerRealm(realm.paths.root), frame_steps(realm, [topic], [broker])) as retainer:
+    with Retainer(BrokerRealm(realm.paths.root), kept_steps(realm, [topic], [broker])) as retainer:
         return sum(retainer.once(realm.clock() + int(days * DAY_US)).values())
 
 
@@ -134,7 +134,7 @@ def test_at_all_times_nothing_is_older_and_the_newest_three_quarters_are_there(t
     about, paths = realm.state().topic(TOPIC), realm.paths.topic(TOPIC)
     kept, hour, begin = about.frames_kept_us or 0, 3_600_000_000, realm.clock()
     ledger = Ledger(paths.ledger, realm.broker().journal_key(about.id))
-    retainer = Retainer(BrokerRealm(realm.paths.root), frame_steps(realm, [TOPIC], ["broker"]))
+    retainer = Retainer(BrokerRealm(realm.paths.root), kept_steps(realm, [TOPIC], ["broker"]))
     at, committed = PinnedOffset.initial(1), list[int]()
     for n in range(24 * 12):
         now = begin + n * hour
@@ -246,7 +246,7 @@ def test_the_oldest_of_a_recording_go_when_there_are_too_many_bytes(tmp_path: Pa
     about, paths = realm.state().topic(TOPIC), realm.paths.topic(TOPIC)
     hour, begin = 3_600_000_000, realm.clock()
     ledger = Ledger(paths.ledger, realm.broker().journal_key(about.id))
-    retainer = Retainer(BrokerRealm(realm.paths.root), frame_steps(realm, [TOPIC], ["broker"]))
+    retainer = Retainer(BrokerRealm(realm.paths.root), kept_steps(realm, [TOPIC], ["broker"]))
     at, committed, start = PinnedOffset.initial(1), list[int](), 0
     # What lies in one file goes together: files begin eight times within the least time that frames are kept.
     file = -(-about.least_kept_us // 8 // hour) + 1

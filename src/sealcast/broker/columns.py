@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from sealcast.log.entry import REMOVED_ABOVE
 from sealcast.model.rejection import Reason
 from sealcast.wire.hops import HopPiece
 from sealcast.wire.sealed import SealedPiece
@@ -59,7 +60,7 @@ SEEDS: Final = pa.schema(
 )
 
 #: What is counted of a piece: the names of `observe()` and, with `sealcast_` before and `_total` behind, the metrics.
-COUNTS: Final = ("frames", "admitted", "matched", "deliveries", "encryptions", "suspended")
+COUNTS: Final = ("frames", "admitted", "matched", "deliveries", "encryptions", "suspended", REMOVED_ABOVE)
 #: Of these: subscriptions that got nothing of a piece, because their filters ask for too much work (budgets.py).
 SUSPENDED: Final = "suspended"
 #: Of these: what the ledger says of each piece (log/entry.py, `PieceRef`), in its order.

@@ -185,6 +185,11 @@ def _tell(subscriber: Subscriber) -> None:
             f"{talk.counted(dropped.missed, 'event')} missed: removed before being read, by the topic's retention or "
             "because they were forgotten (`sealcast topic show` says how long it keeps them)"
         )
+    if dropped.perhaps_missed:
+        talk.warn(
+            f"up to {talk.counted(dropped.perhaps_missed, 'event')} more may be missing: a broker above removed them "
+            "before the next one on their way took them, and nobody can tell which of them were for this reader"
+        )
     if dropped.repeated:
         talk.warn(f"{dropped.repeated} passed over that were delivered before: a broker repeats them")
 

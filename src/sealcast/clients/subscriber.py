@@ -17,6 +17,9 @@ Some deliveries are passed over, and counted (`dropped`):
     misrouted     it opens, and none of the subscriber's own filters is true of it, where it can tell
     repeated      it was handed out before, or nobody remembers whether it was (`log.had`)
     missed        it was removed before it was read: by the topic's retention, or because it was to be forgotten
+
+What a broker above removed before the next one took it, no broker can say whom it was for. Everyone who reads below is
+told how much that was (`perhaps_missed`).
 """
 
 from __future__ import annotations
@@ -75,9 +78,11 @@ class DroppedEvents:
     misrouted: int = 0
     repeated: int = 0
     missed: int = 0
+    #: At most so many more, which no broker can tell.
+    perhaps_missed: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.poisoned or self.misrouted or self.repeated or self.missed)
+        return bool(self.poisoned or self.misrouted or self.repeated or self.missed or self.perhaps_missed)
 
 
 class Subscriber(Closing, Unpicklable):
@@ -285,6 +290,7 @@ class Subscriber(Closing, Unpicklable):
                 self._group.turn()
             taken = self._take(max_events) if self._group is None or self._group else []
             self.dropped.missed = self._inbox.mail.missed
+            self.dropped.perhaps_missed = self._inbox.mail.perhaps_missed
             left = deadline - time.monotonic()
             if taken or left <= 0:
                 return taken

@@ -20,7 +20,7 @@ from sealcast.log.cursor import Cursor, CursorFile, Saved
 from sealcast.log.forwarded import ForwardedLog
 from sealcast.log.ledger import LedgerReader
 from sealcast.primitives.sign import VerifyKey
-from sealcast.wire import cbor, frame
+from sealcast.wire import cbor, frame, taken
 from sealcast.wire import posts as wire
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ CURSOR_LABEL: Final = b"sealcast/1 cursor report\0"
 
 
 async def posts(hub: Hub, asked: ApiCall) -> NoAnswer:
-    """Appends filter posts of the caller to its broker's log; answers when they are durable."""
+    """Appends filter posts of the caller to its broker's log, and what it states to have taken; answers when they are
+    durable."""
     state, topic, broker = hub.newest.seen.state, asked.path["topic"], asked.path["broker"]
     about = hub.topic_at(state, topic, broker)
     if not about.protection.overlay or broker not in state.overlay(topic).parents:
@@ -40,7 +41,7 @@ async def posts(hub: Hub, asked: ApiCall) -> NoAnswer:
     def work() -> None:
         for data in made:
             try:
-                header = wire.parse(data).header
+                header = taken.parse(data).header if taken.is_statement(data) else wire.parse(data).header
             except FrameRejected as error:
                 raise Refusal(422, error.code, error.message, reason=error.reason) from None
             access.be(asked.caller, header.sender, "a post")

@@ -28,6 +28,9 @@ _LATE: Final = "late"
 #: Only in entries of steps that are pinned to a version of the registry; releases before did not write it.
 _CHAIN: Final = "chain"
 CHAIN_BYTES: Final = 32
+#: Of what is counted: events that brokers above removed before this broker took them. Some of them may have been for
+#: those below it; nobody can say which.
+REMOVED_ABOVE: Final = "removed_above"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from sealcast.log.numbered import TRIES
 from sealcast.log.offsets import PinnedOffset, check_continuity
 from sealcast.log.pieces import PieceStore
 from sealcast.log.port import Record, TermedLog
-from sealcast.log.reseals import Resealed, Reseals
+from sealcast.log.reseals import Removal, Resealed, Reseals
 from sealcast.model.dataclass import dataclass
 from sealcast.primitives.secrets import Secret
 
@@ -53,6 +53,15 @@ class Committed(TaggedRecord):
     def as_committed(self) -> Entry:
         """The entry as it was committed, which is what the tag covers."""
         return self.entry if self.resealed is None else replace(self.entry, pieces=self.committed_pieces)
+
+    @property
+    def is_emptied(self) -> bool:
+        """Whether its events were removed, all of them."""
+        if self.resealed is None or self.resealed.removal is None:
+            return False
+        return self.resealed.removal is Removal.RETENTION or not any(
+            ref.events or ref in self.committed_pieces for ref in self.entry.pieces
+        )
 
 
 class LedgerReader(TaggedLog[Committed]):

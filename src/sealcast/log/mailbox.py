@@ -31,7 +31,7 @@ import numpy as np
 from sealcast.errors import Bug, Corrupt, Misuse, NotFound
 from sealcast.log.annals import JournalSigner
 from sealcast.log.cursor import Cursor, CursorFile, Saved
-from sealcast.log.entry import PieceRef
+from sealcast.log.entry import REMOVED_ABOVE, PieceRef
 from sealcast.log.had import Had
 from sealcast.log.journal import DirectoryJournal, NotYours
 from sealcast.log.ledger import GENESIS
@@ -241,6 +241,9 @@ class Mailbox(Generic[P]):
         self.known_end = 0
         #: Of records that were come to: deliveries that were there for the recipient, and were removed before.
         self.missed: dict[int, int] = {}
+        #: Of records that were come to: events that never reached the broker, some of which may have been for the
+        #: recipient.
+        self.perhaps_missed: dict[int, int] = {}
 
     def deliveries(self, start: Cursor | None = None, *, end: int | None = None) -> Iterator[Delivery[P]]:
         """Everything after the cursor (or from `start`) that is committed by now, before ledger record `end`."""
@@ -271,8 +274,10 @@ class Mailbox(Generic[P]):
             end = self.known_end = self.reader.end()
         for index in range(at.entry, end):
             committed = self.reader.record(index)
-            if committed.resealed is not None and committed.resealed.removal is not None:
-                # Of a record that was read in part, what comes after that part.
+            if Cursor(index) >= at and (unknown := committed.entry.counts.get(REMOVED_ABOVE, 0)):
+                self.perhaps_missed[index] = unknown
+            if index not in self.missed and committed.resealed is not None and committed.resealed.removal is not None:
+                # Of a record that was read in part before this mailbox was opened, what comes after that part.
                 had = at.rank if (index, 0) == (at.entry, at.piece) else 0
                 self.missed[index] = max(0, committed.resealed.withdrawn_from(self.recipient.noted) - had)
             for number, ref in enumerate(committed.entry.pieces):

@@ -14,6 +14,7 @@ the note on, and are removed (`Ledger.superseded`); that is what takes them away
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -57,10 +58,17 @@ class Resealed:
     withdrawn: tuple[tuple[int, int], ...] = ()
     #: Why there is nothing in them; None where they were sealed again.
     removal: Removal | None = None
+    #: Brokers below that so many of the removed events were on their way through: (number of the broker, events). One
+    #: that had not taken them misses them, and so may everyone below it.
+    on_the_way: tuple[tuple[int, int], ...] = ()
 
     def withdrawn_from(self, slot: int) -> int:
         """How many deliveries a subscriber had in this record, and has no more."""
         return sum(count for who, count in self.withdrawn if who == slot)
+
+    def unrouted_by(self, broker: int) -> int:
+        """How many events a broker below gets no more, to hand them on."""
+        return sum(count for who, count in self.on_the_way if who == broker)
 
     def to_note(self) -> dict[str, Any]:
         return {
@@ -74,6 +82,7 @@ class Resealed:
             "why": self.why,
             "withdrawn": [list(each) for each in self.withdrawn],
             **({} if self.removal is None else {"removal": str(self.removal)}),
+            **({"on_the_way": [list(each) for each in self.on_the_way]} if self.on_the_way else {}),
         }
 
     @classmethod
@@ -83,13 +92,16 @@ class Resealed:
             pieces = tuple(map(piece_from_cbor, body["pieces"]))
             if body["v"] != FORMAT or not all(isinstance(n, int) and n >= 0 for n in (record, version, epoch, time_us)):
                 raise Misuse("numbers")
-            withdrawn = tuple((int(slot), int(count)) for slot, count in body["withdrawn"])
+            withdrawn, passing = map(_counts, (body["withdrawn"], body.get("on_the_way", ())))
             removal = Removal(body["removal"]) if "removal" in body else None
-            return cls(
-                record, bytes(body["tag"]), version, time_us, epoch, pieces, str(body["why"]), withdrawn, removal
-            )
+            about = pieces, str(body["why"]), withdrawn, removal, passing
+            return cls(record, bytes(body["tag"]), version, time_us, epoch, *about)
         except (KeyError, TypeError, ValueError, Misuse):
             raise Corrupt("a note on resealed pieces is not one this release wrote") from None
+
+
+def _counts(pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    return tuple((int(who), int(count)) for who, count in pairs)
 
 
 class Reseals(Unpicklable):

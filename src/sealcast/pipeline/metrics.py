@@ -37,6 +37,7 @@ _HELP: Final = {
     "deliveries": "Events times the subscribers that get them",
     "encryptions": "Encryptions under a group's or a subscriber's key; keys that are handed out included",
     "suspended": "Subscriptions that got nothing of a piece: their filters ask for too much work, or cannot be read",
+    "removed_above": "Events that a broker above removed before this one took them",
 }
 #: Between a broker's name, which cannot have it, and its counts.
 _BEHIND_BROKER: Final = " "

@@ -1,5 +1,5 @@
 """Retention: frames are removed once they are committed and old enough. Sealed pieces are the record, frames are not.
-Where a topic says so, pieces have an end, too: by their age, or by how many bytes of them there are.
+Where a topic says so, pieces have an end, too: by their age, or by how many bytes there are (`protections.due`).
 
     committed --- 3/4 of the time: kept --- by the end of the time: removed
 
@@ -8,6 +8,10 @@ begun whenever the present one is an eighth of the time old; what a file holds i
 still needs frames keeps them (`Retainer.settled`): another broker that has not been sent them, and pieces that cannot
 be sealed again without them. What replay detection and filters that come later look back is part of the time
 (`Topic.frames_kept_us`).
+
+Pieces do not wait for readers, who are told what they missed. They wait for brokers that are to hand them on
+(`OpenStep.awaited`): a broker that missed something could tell nobody what it was. Those below say how far they are
+(`OpenStep.tell`), and `sealcast status` says who has not.
 
 Where brokers forget (`KeyParameters.past_keys`), a broker's keys of a past epoch go after the last frames that it has
 of that epoch: `first_kept` says which it needs.
@@ -32,6 +36,7 @@ from sealcast.log.port import SharedLog, TopicLog
 from sealcast.log.reseals import Removal
 from sealcast.overlay import routing
 from sealcast.pipeline.withdrawing import Withdrawn, withdraw
+from sealcast.protections.due import records_due
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.port import broker_side
 from sealcast.protections.steps import StepName
@@ -49,11 +54,11 @@ _NOTED_AS: Final = "retention"
 
 
 class Retainer(Closing):
-    """Removes frames of these steps that are old enough. A thread of its own while it is entered."""
+    """Removes frames and pieces of these steps that are old enough. A thread of its own while it is entered."""
 
     def __init__(self, realm: BrokerRealm, names: Sequence[StepName]) -> None:
         self._realm = realm
-        self._names = [name for name in names if name.reads_frames]
+        self._names = list(names)
         #: By step, how many records of the ledger were found to need no frames: pieces are looked at once.
         self._settled: dict[StepName, int] = {}
         #: By step, how many records of the ledger were withdrawn, or are known to have been.
@@ -70,13 +75,29 @@ class Retainer(Closing):
         now = time.time_ns() // 1000 if now_us is None else now_us
         for name in self._names:
             try:
+                name.open().tell(now)
                 self.withdraw(name, now)
-                removed[name] = self._drop(name, now)
-                self._forget(name, now)
+                if name.reads_frames:
+                    removed[name] = self._drop(name, now)
+                    self._forget(name, now)
                 self._note(name, None, now)
             except SealcastError as error:
                 self._note(name, error, now)
         return removed
+
+    def drained(self, now_us: int | None = None) -> dict[StepName, int]:
+        """`once`, where nothing else runs: what these steps tell each other is heard at once."""
+        now = time.time_ns() // 1000 if now_us is None else now_us
+        for name in self._names:
+            with suppress(SealcastError):  # `once` comes to it again, and notes it
+                name.open().tell(now)
+        by_step = dict[tuple[str, str], list[StepName]]()
+        for name in self._names:
+            by_step.setdefault((name.topic, name.step), []).append(name)
+        for names in by_step.values():
+            with suppress(SealcastError):
+                names[0].open().turn(names)
+        return self.once(now)
 
     def _drop(self, name: StepName, now_us: int) -> int:
         about = self._realm.state().topic(name.topic)
@@ -123,12 +144,14 @@ class Retainer(Closing):
         return _reached(ledger, index) if index > first else {}
 
     def withdraw(self, name: StepName, now_us: int) -> Withdrawn:
-        """Removes sealed events that the topic keeps no longer: the oldest records first (`withdrawing`)."""
-        about, paths = self._realm.state().topic(name.topic), self._realm.paths.topic(name.topic, name.broker)
-        if not about.parameters.pieces_end or not paths.ledger.is_dir():
+        """Removes sealed events that the topic keeps no longer: the oldest records first (`withdrawing`), as far as no
+        broker is to take them."""
+        about, step = self._realm.state().topic(name.topic), name.open()
+        if not about.parameters.pieces_end or not step.paths.ledger.is_dir():
             return Withdrawn()
-        step = FramesStep.of(name)
         due = records_due(about, step.ledger, now_us, self._withdrawn.get(name, 0))
+        if (awaited := step.awaited(due)) is not None:
+            due = range(due.start, awaited.record)
         self._withdrawn[name] = due.stop
         return (
             withdraw(step, due, "kept no longer, by the topic's retention", Removal.RETENTION) if due else Withdrawn()
@@ -185,22 +208,6 @@ class Retainer(Closing):
         self._thread = threading.Thread(target=self._run, name="sealcast retention", daemon=True)
         self._thread.start()
         return self
-
-
-def records_due(topic: Topic, ledger: LedgerReader, now_us: int, begin: int = 0) -> range:
-    """The records of a ledger, from `begin` on, whose sealed events are to be removed: those that are too old, and then
-    the oldest until the others are few enough. What was removed before is among them, and costs nothing again."""
-    end, kept_us, most = ledger.end(), topic.pieces_kept_us, topic.parameters.pieces_kept_bytes
-    old = begin
-    if kept_us is not None:
-        old = bisect_right(range(end), now_us - kept_us, lo=begin, key=lambda at: ledger.at(at).entry.end.time_us)
-    size, first = 0, end
-    while most < NO_LIMIT and first > old:
-        size += sum(ref.size for ref in ledger.at(first - 1).entry.pieces if ref.events)
-        if size > most:
-            return range(begin, first)
-        first -= 1
-    return range(begin, old)
 
 
 def first_kept(topic: Topic, ledger: LedgerReader, starts: Mapping[int, int], now_us: int) -> int:
@@ -284,13 +291,12 @@ def _covers(reached: Mapping[int, int], ends: Mapping[int, int]) -> bool:
     return all(reached.get(partition, 0) >= end for partition, end in ends.items())
 
 
-def frame_steps(realm: BrokerRealm, topics: Iterable[str], brokers: Iterable[str]) -> list[StepName]:
-    """The steps of these topics that read frames, at these brokers."""
+def kept_steps(realm: BrokerRealm, topics: Iterable[str], brokers: Iterable[str]) -> list[StepName]:
+    """The steps of these topics at these brokers."""
     state, here = realm.state(), list(brokers)
-    kinds = {topic: broker_side(state.topic(topic).protection).steps[:1] for topic in topics}
     return [
         StepName(str(realm.paths.root), topic, broker, kind.step)
-        for topic, steps in kinds.items()
-        for kind in steps
+        for topic in topics
+        for kind in broker_side(state.topic(topic).protection).steps
         for broker in kind.brokers(realm, state, topic, here)
     ]

@@ -23,7 +23,7 @@ from sealcast.overlay.relay import Relay, brokers_here
 from sealcast.pipeline.failures import explained
 from sealcast.pipeline.metrics import Metrics
 from sealcast.pipeline.queries import Options, Pipeline, Query, parallelism, pieces_of
-from sealcast.pipeline.retention import Retainer, frame_steps
+from sealcast.pipeline.retention import Retainer, kept_steps
 from sealcast.pipeline.session import session
 from sealcast.pipeline.settings import through_connect
 from sealcast.pipeline.sources import batch_tasks
@@ -82,7 +82,7 @@ def run(realm: str | Path | BrokerRealm, topics: Sequence[str] = (), **options: 
         again = go_on and _relayed(opened, topics, options.get("node"))
     if options.get("once", False):
         with closing(_retainer(opened, topics, options.get("node"))) as retainer:
-            retainer.once()
+            retainer.drained()
     return dict(totals)
 
 
@@ -171,7 +171,7 @@ def _taken(step: OpenStep) -> Locked | None:
 
 def _retainer(realm: BrokerRealm, topics: Sequence[str], node: str | None) -> Retainer:
     state = realm.state()
-    return Retainer(realm, frame_steps(realm, topics or state.topics, brokers_here(realm, state, node)))
+    return Retainer(realm, kept_steps(realm, topics or state.topics, brokers_here(realm, state, node)))
 
 
 def _relayed(realm: BrokerRealm, topics: Sequence[str], node: str | None) -> bool:

@@ -45,7 +45,7 @@ from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
 from sealcast.protections.past import AskedPast, PastMatching, ReadPast
 from sealcast.protections.port import broker_side
-from sealcast.protections.steps import FRAMES, OpenStep, StepName, Task
+from sealcast.protections.steps import FRAMES, EmptiedPiece, OpenStep, StepName, Task
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.heads import Head, Pin
 from sealcast.trust.keys.broker import BrokerSecrets
@@ -56,6 +56,7 @@ from sealcast.trust.realm.machine import RealmState, Topic
 from sealcast.trust.realm.rules.topics import INCARNATION_BYTES
 from sealcast.trust.tokens.token import VerifiedTokens
 from sealcast.wire import sealed
+from sealcast.wire.emptied import emptied
 from sealcast.wire.sealed import SealedPiece
 
 #: Records of a ledger after which it is noted that there was nothing in them, so that nobody looks again.
@@ -226,6 +227,13 @@ class MatchingStep(FramesStep):
 
     def parse(self, data: bytes) -> SealedPiece:
         return sealed.parse(data)
+
+    def emptied(self, data: bytes, version: int) -> EmptiedPiece:
+        piece = self.parse(data)
+        counts = np.diff(np.asarray(piece.mailbox_start, np.int64)).tolist()
+        return EmptiedPiece(
+            sealed.encode(emptied(piece, version)), dict(zip(piece.slots.tolist(), counts, strict=True))
+        )
 
     def stands_alone(self, piece: RefusingPiece) -> bool:
         # What publishers sealed for readers no broker opens: it takes the message as it was shown to brokers.

@@ -202,6 +202,12 @@ class Stays(Closing, Generic[P]):
         """How many deliveries were removed before they were read, of what was come to."""
         return sum(sum(box.missed.values()) for box in self._mailboxes.values())
 
+    @property
+    def perhaps_missed(self) -> int:
+        """How many events were removed before the brokers that serve it took them, of what was come to: more than any
+        of them may have been for it."""
+        return sum(sum(box.perhaps_missed.values()) for box in self._mailboxes.values())
+
     def had(self) -> Had:
         """All that is remembered of what was acknowledged, wherever that was."""
         had = Had()

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import zip_longest
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple, Self
 
 import pyarrow as pa
@@ -145,6 +146,23 @@ class CutPiece(NamedTuple):
     encryptions: int
 
 
+class EmptiedPiece(NamedTuple):
+    """A piece of the same frames or records without events, and whom those that it had were for."""
+
+    data: bytes
+    #: Who found how many in a mailbox, each by its number in notes (`Resealed.withdrawn`).
+    delivered: Mapping[int, int]
+    #: Through which brokers how many were on their way (`Resealed.on_the_way`).
+    on_the_way: Mapping[int, int] = MappingProxyType({})
+
+
+class Awaited(NamedTuple):
+    """Brokers that have not taken something which is due to be removed, and the first record that this holds for."""
+
+    record: int
+    brokers: tuple[str, ...]
+
+
 class CuttingStep(ABC):
     """A step whose pieces have every event sealed by itself. Events can be taken out of them as they stand, by whoever
     opens none of them."""
@@ -254,6 +272,24 @@ class OpenStep(Unpicklable, ABC):
     def awaits(self, at: PinnedOffset, available: tuple[int, ...]) -> bool:
         """Whether there is anything to take after `at`."""
         return any(end > done for end, done in zip_longest(available, at.partitions, fillvalue=0))
+
+    # --- how long it is kept ----------------------------------------------------------------------
+
+    @abstractmethod
+    def emptied(self, data: bytes, version: int) -> EmptiedPiece:
+        """What is left of a piece that this step made when all of its events are removed, decided under a version of
+        the registry."""
+
+    def awaited(self, due: range) -> Awaited | None:
+        """Who still has to take what, of these records of the ledger; None where nobody takes from it but readers."""
+        return None
+
+    def tell(self, now_us: int) -> int:
+        """Tells the brokers whose ledgers it takes from how far it is, where something there is due to be removed; how
+        many were told."""
+        return 0
+
+    # --- a batch ----------------------------------------------------------------------------------
 
     def beside(self, start: PinnedOffset, end: PinnedOffset) -> list[tuple[Span, Sequence[int]]]:
         """What a batch reads beside its own input, each with its size, in one number: none of it is divided."""

@@ -49,6 +49,8 @@ MAX_POST_TOKENS: Final = 8_192
 #: Names of a path: as many as there are layers.
 MAX_PATH_HOPS: Final = 16
 MAX_POST_NUMBER: Final = 2**63 - 1
+#: What a broker states to have taken from the one above it.
+MAX_STATEMENT_BYTES: Final = 4_096
 
 # --- CBOR -------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ A frame of n events has 2n messages; everything that is counted here counts even
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -30,8 +31,9 @@ from sealcast.model.stages import Ruled
 from sealcast.primitives import merkle
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.layered.cutting import HopCuts
+from sealcast.protections.layered.node import HOPS, HopStep
 from sealcast.protections.layered.piece import PieceBuilder
-from sealcast.protections.steps import StepName
+from sealcast.protections.steps import Awaited, StepName
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.templates import Template
@@ -65,6 +67,11 @@ class AdmitStep(HopCuts, FramesStep):
             return False
         step = StepName(str(realm.paths.root), topic, broker).open()
         return step.awaits(step.committed(), step.available())
+
+    def awaited(self, due: range) -> Awaited | None:
+        """Its own hops take what it admitted, and nobody else does."""
+        taken = HopStep.of(replace(self.name, step=HOPS)).taken_from(self.name.broker)
+        return Awaited(max(taken, due.start), (self.name.broker,)) if due and taken < due.stop else None
 
     def make(self, pinned: Mapping[str, int], rulings: Rulings) -> Iterator[pa.RecordBatch]:
         gate = self.gate(pinned["version"])

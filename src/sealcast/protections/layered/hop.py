@@ -7,6 +7,9 @@ which nobody below ever asked for anything goes nowhere; one whose epoch or gene
 that it was for, is refused and counted, so that nothing is lost unseen. Entries are sorted: a batch that
 is run again, in a process whose sets have another order, makes the same bytes, and their order tells nobody which row
 was hit.
+
+What brokers above removed before it was taken is counted, and so is what they counted of that themselves: those who
+read below are told that something may be missing, wherever on its way it was removed.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from sealcast.broker.deliver import rejected_by_reason
 from sealcast.broker.opening import shortened
 from sealcast.errors import Misuse, Rejected
+from sealcast.log.entry import REMOVED_ABOVE
 from sealcast.model import Reason, Rejection
 from sealcast.protections.layered.filters.kept import Kept
 from sealcast.protections.layered.messages import Notification
@@ -44,9 +48,12 @@ def hop(
     partition: int,
     first: int,
     end: int,
+    removed: int = 0,
 ) -> HopPiece:
-    """What the records [first, end) above have for this broker, routed by its tables at one version."""
+    """What the records [first, end) above have for this broker, routed by its tables at one version. `removed` events
+    are not there any more that were addressed to it."""
     routed = _Routed(node, brokers, kept)
+    routed.removed = removed
     for piece in pieces:
         routed.take(piece)
     return routed.built.piece(
@@ -63,6 +70,7 @@ def hop(
             "deliveries": routed.deliveries,
             "encryptions": routed.encryptions,
             **rejected_by_reason(tuple(routed.rejected)),
+            **({REMOVED_ABOVE: routed.removed} if routed.removed else {}),
         },
     )
 
@@ -75,12 +83,15 @@ class _Routed:
         self.deliveries = 0
         #: Entries made: each is a payload key under another layer.
         self.encryptions = 0
+        #: Events that were removed before this broker, or one above it, took them.
+        self.removed = 0
         self._node = node
         self._brokers = brokers
         self._kept = kept
 
     def take(self, piece: HopPiece) -> None:
         """What one piece has for this broker."""
+        self.removed += piece.counts.get(REMOVED_ABOVE, 0)
         trees: dict[tuple[int, int], tuple[TreeId, RoutingNode | None]] = {}
         for row in piece.rows_for(self._node):
             event = piece.event_of(row)

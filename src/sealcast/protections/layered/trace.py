@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 from sealcast.errors import NotFound
 from sealcast.filters.check import fit
 from sealcast.filters.explain import explain
 from sealcast.filters.parse import parse
+from sealcast.log.journal import Journal
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.piece_reader import hop_reader
 from sealcast.model.event import Position
@@ -55,8 +55,9 @@ def why(realm: Realm, topic: str, position: Position, subscriber: str) -> WhyAns
             hint=f"who does: sealcast overlay show {topic}",
         )
     root = origin_of(position, topic, state.brokers(), state.topic(topic).partitions)
-    found = _admitted(realm.paths.topic(topic, root).root, position)
-    if found is None and (why_removed := _removed(realm.paths.topic(topic, root).ledger, position)) is not None:
+    admitted = realm.journal(topic, root)
+    found = _admitted(admitted, position)
+    if found is None and (why_removed := _removed(admitted, position.offset)) is not None:
         text = f"events of its frame were removed since ({why_removed}): whether it was among them is no longer known"
         return answer.that(Verdict.UNKNOWN, text)
     if found is None:
@@ -85,12 +86,15 @@ def _followed(realm: Realm, answer: WhyAnswer, found: Seen) -> WhyAnswer:
     home = overlay.places[subscriber]
     way, last = [*reversed(overlay.path_up(home)), home], found
     for node, onwards in zip(way, [*way[1:], subscriber], strict=True):
-        directory = realm.paths.topic(topic, node).hops.root
-        passed = (Seen(*at, event) for at in _pieces(directory) for event in range(len(at[1])))
+        handed_on = realm.journal(topic, node, "hops")
+        passed = (Seen(*at, event) for at in _pieces(handed_on) for event in range(len(at[1])))
         seen = next((each for each in passed if each.piece.event_id(each.event) == id), None)
         if seen is None or seen.row_of(onwards) is None:
-            if not (directory / "ledger").is_dir():
+            if _is_empty(handed_on):
                 return answer.that(Verdict.WAITING, f"broker {node!r} has handed nothing on yet")
+            if seen is None and (why_removed := _removed(handed_on, last.record)) is not None:
+                text = f"what broker {node!r} handed on of it was removed since ({why_removed}), if there was something"
+                return answer.that(Verdict.UNKNOWN, text)
             others = "" if seen is None else ", only to others"
             text = f"no row of {node!r} for {onwards!r} was hit{others}; or it has not taken the event yet"
             return answer.that(Verdict.NOT_HANDED_ON, text)
@@ -100,9 +104,9 @@ def _followed(realm: Realm, answer: WhyAnswer, found: Seen) -> WhyAnswer:
     return replace(answer, interests=_own_filters(realm, topic, subscriber, last))
 
 
-def _admitted(root: Path, position: Position) -> Seen | Rejection | None:
+def _admitted(journal: Journal, position: Position) -> Seen | Rejection | None:
     """The event as its root admitted it, or why it did not."""
-    for record, piece in _pieces(root):
+    for record, piece in _pieces(journal):
         for rejection in piece.rejected:
             at = rejection.position
             if (at.partition, at.offset) == (position.partition, position.offset) and at.row in (-1, position.row):
@@ -113,19 +117,24 @@ def _admitted(root: Path, position: Position) -> Seen | Rejection | None:
     return None
 
 
-def _removed(ledger: Path, position: Position) -> str | None:
-    """Why events were taken out of what the root admitted of a frame, if some were."""
-    with LedgerReader(ledger) as reader:
+def _removed(journal: Journal, number: int) -> str | None:
+    """Why events were taken out of what a broker made of a frame, or of a record above it, if some were."""
+    with LedgerReader(journal) as reader:
         for committed in reader.entries():
-            covered = [ref.first <= position.offset < ref.end for ref in committed.entry.pieces]
+            covered = [ref.first <= number < ref.end for ref in committed.entry.pieces]
             if any(covered) and committed.resealed is not None and committed.resealed.removal is not None:
                 return committed.resealed.why
     return None
 
 
-def _pieces(directory: Path) -> Iterator[tuple[int, HopPiece]]:
+def _is_empty(journal: Journal) -> bool:
+    with LedgerReader(journal) as reader:
+        return reader.end() == 0
+
+
+def _pieces(journal: Journal) -> Iterator[tuple[int, HopPiece]]:
     """A broker's pieces, each with the number of its record."""
-    with closing(hop_reader(directory)) as reader:
+    with closing(hop_reader(journal)) as reader:
         for index in range(reader.end()):
             yield from ((index, piece) for piece in reader.pieces(index, index + 1))
 

@@ -12,11 +12,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from sealcast.log.entry import REMOVED_ABOVE
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.misrouted import MisroutedNotes
 from sealcast.log.piece_reader import PieceReader, hop_reader
 from sealcast.model.event import Position
 from sealcast.model.protection import Layered
+from sealcast.protections.due import first_left, records_due
 from sealcast.protections.layered import trace
 from sealcast.protections.layered.audit import TopicAudit, arriving, available
 from sealcast.protections.layered.filters.intake import allowance_of
@@ -24,7 +26,8 @@ from sealcast.protections.layered.filters.table import TableLog
 from sealcast.protections.layered.layering import layering_of
 from sealcast.protections.layered.parties import Vantage
 from sealcast.protections.layered.tree import Tree
-from sealcast.protections.port import Audit, Explanation, Party, WitnessSide
+from sealcast.protections.port import Audit, Explanation, Party, WitnessSide, broker_side
+from sealcast.protections.steps import StepName
 from sealcast.protections.witness import facts, mailboxes, past_keys
 from sealcast.protections.witness.answer import WhyAnswer
 from sealcast.protections.witness.facts import LedgerTally
@@ -68,7 +71,7 @@ class LayeredWitness(Witness[HopPiece]):
     def refusals(self, realm: BrokerRealm, topic: str) -> Iterator[Iterator[dict[str, Any]]]:
         yield from super().refusals(realm, topic)
         for node in self.brokers(realm.state(), topic):
-            with closing(hop_reader(realm.paths.topic(topic, node).root)) as admitted:
+            with closing(hop_reader(realm.journal(topic, node))) as admitted:
                 yield facts.refusals(admitted, topic, node)
             yield _refused_posts(realm, topic, node)
 
@@ -77,7 +80,7 @@ class LayeredWitness(Witness[HopPiece]):
         overlay, tally = state.overlay(topic), LedgerTally.of(reader.ledger)
         parent = overlay.parents[broker]
         if parent is None:
-            with LedgerReader(realm.paths.topic(topic, broker).ledger) as ledger:
+            with LedgerReader(realm.journal(topic, broker)) as ledger:
                 admitted = facts.admission(realm, topic, broker, ledger)
         return {
             "place": ", a root" if parent is None else f", below {parent!r}",
@@ -95,7 +98,9 @@ class LayeredWitness(Witness[HopPiece]):
                 "encryptions": tally.counts["encryptions"],
                 "rejected": tally.rejected,
                 "per_second": tally.per_second("matched"),
+                "removed_above": tally.counts[REMOVED_ABOVE],
             },
+            "retention": _retention(realm, topic, broker),
             "filters": _filters(realm, topic, broker),
             "misrouted": sum(note.count for note in MisroutedNotes(realm.paths.topic(topic, broker).root).all()),
         }
@@ -114,6 +119,8 @@ class LayeredWitness(Witness[HopPiece]):
             ("table", f"{rows}version {filters['version']:,}; posts refused: {facts.reasons(filters['refused'])}"),
             ("subscribers", "{subscribers:,}, {authorised:,} may read".format(**found)),
             *(told if found["misrouted"] else ()),
+            *_kept_longer(found["retention"]),
+            *_removed_above(hops["removed_above"]),
         ]
 
     # --- who learns what ------------------------------------------------------------------------------
@@ -177,6 +184,35 @@ def _filters(realm: BrokerRealm, topic: str, node: str) -> dict[str, Any]:
     with log:
         fold = log.fold()
         return {"waiting": count, "version": fold.version, "rows": len(fold), "refused": dict(fold.refused)}
+
+
+def _retention(realm: BrokerRealm, topic: str, broker: str) -> dict[str, Any] | None:
+    """Of what this broker admitted and handed on: what is due to be removed and still there, and which brokers have not
+    taken it. None where nothing is removed, or another machine knows."""
+    about = realm.state().topic(topic)
+    if not about.parameters.pieces_end or not realm.paths.broker_key_of(broker).exists():
+        return None
+    waiting, brokers = 0, set[str]()
+    for kind in broker_side(about.protection).steps:
+        step = StepName(str(realm.paths.root), topic, broker, kind.step).open()
+        if not step.paths.ledger.is_dir():
+            continue
+        due = records_due(about, step.ledger, realm.clock(), first_left(step.ledger))
+        awaited = step.awaited(due)
+        waiting += len(due)
+        brokers.update(awaited.brokers if awaited is not None else ())
+    return {"due_records": waiting, "awaits": sorted(brokers)}
+
+
+def _kept_longer(found: Mapping[str, Any] | None) -> list[tuple[str, object]]:
+    if found is None or not found["awaits"]:
+        return []
+    text = f"{found['due_records']:,} records are due to be removed, and not taken yet by {', '.join(found['awaits'])}"
+    return [("KEPT LONGER", text)]
+
+
+def _removed_above(events: int) -> list[tuple[str, object]]:
+    return [("MISSED", f"{events:,} events that a broker above removed before they were taken")] if events else []
 
 
 def _refused_posts(realm: BrokerRealm, topic: str, node: str) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,7 @@ from sealcast.log import files
 from sealcast.log.carried_journal import CarriedJournal
 from sealcast.log.carried_posts import CarriedPosts
 from sealcast.log.carriers import Placement
-from sealcast.log.hop_notes import read_upstreams, remove_upstreams
+from sealcast.log.hop_notes import read_upstreams, remove_notes
 from sealcast.log.journal import MOVED, DirectoryJournal, JournalLog, open_log
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.numbered import NumberedLog
@@ -148,7 +148,7 @@ def clear_directory(realm: Handle, about: Topic, broker: str) -> None:
         for pieces in (DirectoryJournal(root).pieces, Replays(root).pieces):
             pieces.remove(pieces.names())
         files_of += [root / "ledger", root / "reseals", root / "replays" / "notes"]
-    remove_upstreams(paths.hops.root)
+    remove_notes(paths.hops.root)
     for directory in files_of:
         for pattern in _LOG_FILES if directory.is_dir() else ():
             for path in directory.glob(pattern):

@@ -28,8 +28,9 @@ from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import FIRST_EPOCH
 from sealcast.trust.tokens import gates
 from sealcast.trust.tokens.token import VerifiedTokens
-from sealcast.wire import posts
+from sealcast.wire import posts, taken
 from sealcast.wire.posts import PostedFilter, SignedPost
+from sealcast.wire.taken import TakenHeader
 
 _SECOND_US: Final = 1_000_000
 
@@ -62,6 +63,8 @@ class PostReason(StrEnum):
     ELEMENT = "element"
     ROWS = "rows"
     UNKNOWN = "unknown"
+    # Of a statement.
+    LEDGER = "ledger"
 
 
 class PostRefused(ReasonedRejection[PostReason]):
@@ -163,6 +166,24 @@ class Doorkeeper:
             refuse(PostReason.SIGNATURE, f"{header.sender!r} did not sign this")
         self._check_tree(tree, stream, record.time_us, kept)  # (7) to (9)
         return ProvenPost(post, tree, stream, record.offset, record.time_us, bytes(key))
+
+    def prove_taken(self, record: Record) -> TakenHeader:
+        """Checks 1 to 6 of a statement of what a broker took: whose it is. It speaks for that broker and no other, so
+        it need not stand right below: it may have stood there once."""
+        try:
+            said = taken.parse(record.data)  # (1)
+        except FrameRejected as error:
+            refuse(PostReason.FORM, error.message)
+        header = said.header
+        if header.topic != self.topic.id:  # (2)
+            refuse(PostReason.TOPIC, f"{header.sender!r} stated it of another topic than {self.topic.name!r}")
+        if header.receiver != self.node:  # (3)
+            refuse(PostReason.RECEIVER, f"{header.sender!r} stated it to {header.receiver!r}, not to {self.node!r}")
+        if header.sender not in self.overlay.parents or header.sender == self.node:  # (4)
+            refuse(PostReason.SENDER, f"{header.sender!r} is no other broker of the overlay")
+        if not self._certified(header.sender, record.time_us).verify(said.to_be_signed, said.signature):  # (5), (6)
+            refuse(PostReason.SIGNATURE, f"{header.sender!r} did not sign this")
+        return header
 
     def _certified(self, name: str, at_us: int) -> VerifyKey:
         who = self.state.entities.get(name)

@@ -24,6 +24,7 @@ from sealcast.protections.layered.filters.fold import PostCredential, TableFold
 from sealcast.protections.layered.filters.queue import PostQueue, WaitingPost
 from sealcast.protections.layered.filters.records import Stream
 from sealcast.protections.layered.filters.turns import TURN_BYTES, Tables, TurnDraft, tokens_of
+from sealcast.wire.taken import TakenHeader, is_statement
 
 #: An account holds what a reader may have in so many trees, and fills up by one tree's worth in so many seconds: on the
 #: curve, at the defaults, two seconds of a broker's time once, and then a part in a thousand of it.
@@ -34,6 +35,8 @@ _MAX_BURST: Final = 65_536
 #: Accounts that are remembered: as many readers as one broker is likely to have.
 _MAX_ACCOUNTS: Final = 65_536
 
+#: Keeps what a broker below states of how far it has taken what is handed on; PostRefused for what cannot be true.
+NoteTaken = Callable[[TakenHeader], None]
 #: Streams that end, each in the tree of a number.
 Ending = tuple[tuple[int, Stream], ...]
 
@@ -47,11 +50,13 @@ def allowance_of(layering: Layered) -> Allowance:
 class Intake(Unpicklable):
     """The posts of one keeper, on their way from the log into its tables."""
 
-    def __init__(self, posts: FilterPosts, allowance: Allowance, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, posts: FilterPosts, allowance: Allowance, clock: Callable[[], int], note_taken: NoteTaken
+    ) -> None:
         self.queue = PostQueue(0)
         #: The first end of a token that was shown in this turn.
         self.shown_until_us: int | None = None
-        self._posts, self._clock = posts, clock
+        self._posts, self._clock, self._note_taken = posts, clock, note_taken
         self._budgets = Budgets(allowance, max_keys=_MAX_ACCOUNTS)
         self._door: Doorkeeper | None = None
 
@@ -97,9 +102,15 @@ class Intake(Unpicklable):
     # --- before its turn ------------------------------------------------------------------------------
 
     def _proven(self, fold: TableFold, draft: TurnDraft, door: Doorkeeper, record: Record) -> ProvenPost | None:
-        """A post that is worth waiting for; None for one that was refused, or taken before."""
+        """A post that is worth waiting for; None for one that was refused, or taken before, and for a statement, which
+        changes no table."""
         counted, sender = record.offset < fold.scanned, ""
         try:
+            if is_statement(record.data):
+                said = door.prove_taken(record)
+                sender = said.sender
+                self._note_taken(said)
+                return None
             proven = door.prove(record, fold.kept)  # (1) to (9)
             sender, number_of = proven.stream.sender, fold.numbers.get(proven.tree)
             if number_of is not None:

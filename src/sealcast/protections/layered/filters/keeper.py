@@ -21,7 +21,7 @@ token ended before its next post came has lost its rows by then, and says everyt
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NoReturn
 
 from sealcast.control.budgets import Allowance
 from sealcast.log import files
@@ -29,9 +29,9 @@ from sealcast.log.closing import Closing
 from sealcast.log.post_log import FilterPosts, PostLog
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.filters.agreed import LayersOf, agreed_layers
-from sealcast.protections.layered.filters.checks import Doorkeeper
+from sealcast.protections.layered.filters.checks import Doorkeeper, PostReason, refuse
 from sealcast.protections.layered.filters.fold import PostCredential
-from sealcast.protections.layered.filters.intake import Ending, Intake, allowance_of
+from sealcast.protections.layered.filters.intake import Ending, Intake, NoteTaken, allowance_of
 from sealcast.protections.layered.filters.kept import kept_at
 from sealcast.protections.layered.filters.posting import Pusher
 from sealcast.protections.layered.filters.records import Stream
@@ -44,6 +44,7 @@ from sealcast.trust.keys.layer_keys import LayerKeyring, held, overlay_of
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.overlays import Overlay
 from sealcast.trust.tokens.token import VerifiedTokens
+from sealcast.wire.taken import TakenHeader
 
 #: Records that one call makes of posts; each of about `TURN_BYTES` of them, one post at least.
 MAX_RECORDS: Final = 8
@@ -51,6 +52,10 @@ MAX_RECORDS: Final = 8
 MAX_BEHIND: Final = 256
 _SECOND_US: Final = 1_000_000
 _FOR_EVER: Final = 1 << 62
+
+
+def _keeps_none(said: TakenHeader) -> NoReturn:
+    refuse(PostReason.FORM, f"{said.sender!r} states what it took, and this keeper has no ledger")
 
 
 class TableKeeper(Closing, Unpicklable):
@@ -64,9 +69,11 @@ class TableKeeper(Closing, Unpicklable):
         *,
         layers: LayersOf | None = None,
         allowance: Allowance | None = None,
+        note_taken: NoteTaken = _keeps_none,
     ) -> None:
         """`layers` gives the keys of a tree; without it, they are agreed on as everyone's are. `allowance` is what one
-        sender may post, in tokens; without it, it follows from what a reader may have (`intake.allowance_of`)."""
+        sender may post, in tokens; without it, it follows from what a reader may have (`intake.allowance_of`).
+        `note_taken` keeps how far brokers below are."""
         layering = layering_of(realm.state(), topic)
         self.node = node
         self._realm, self._topic = realm, topic
@@ -82,7 +89,7 @@ class TableKeeper(Closing, Unpicklable):
         self._pusher: Pusher | None = None
         self._tables: Tables | None = None
         self._tokens = VerifiedTokens()
-        self._intake = Intake(self._posts, allowance or allowance_of(layering), realm.clock)
+        self._intake = Intake(self._posts, allowance or allowance_of(layering), realm.clock, note_taken)
         self._door: Doorkeeper | None = None
         #: Overlays of generations that are over, which never change.
         self._past: dict[int, Overlay] = {}

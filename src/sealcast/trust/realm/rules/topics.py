@@ -85,10 +85,9 @@ def create_topic(draft: Draft, change: CreateTopic) -> None:
 
 
 def _check_kept(topic: Topic) -> None:
-    if topic.parameters.pieces_end and (topic.protection.peers or topic.protection.overlay):
-        where = "with its readers" if topic.protection.peers else "at every broker on the way, which those below read"
+    if topic.parameters.pieces_end and topic.protection.peers:
         raise Misuse(
-            f"pieces of topic {topic.name!r} lie {where}: none can be removed by their age or their number",
+            f"pieces of topic {topic.name!r} lie with its readers: none can be removed by their age or their number",
             hint="keep them (--keep-pieces always); `sealcast topic delete` removes all of it",
         )
     if topic.parameters.frames_kept_bytes < NO_LIMIT and topic.protection.peers:
