@@ -70,6 +70,12 @@ MISTAKES = (
     ("join sealcast://localhost:1 --code abc", 1, "no invitation's code", "sealcast entity invite"),
     # wrong order, wrong place
     ("sub quotes --as alice", 1, "no subscription on topic", "sealcast subscription add quotes"),
+    ("subscription add quotes --as alice 'price > 5'", 2, "stands alone", "--as alice --filter 'price > 5'"),
+    ("subscription add quotes price '>' 5", 2, "stands alone", "add quotes --as ENTITY --filter 'price > 5'"),
+    ("status qotes", 1, "no topic 'qotes'", "did you mean 'quotes'"),
+    ("check --topic qotes", 1, "no topic 'qotes'", "did you mean 'quotes'"),
+    ("rejected list qotes", 1, "no topic 'qotes'", "did you mean 'quotes'"),
+    ("audit quotes --topic closed", 2, "of one topic", "'closed'"),
     ("pub closed --as nyse price=5", 1, "may not publish", "sealcast grant closed nyse publish"),
     ("why quotes/0/99/0 alice", 1, "has no event 0/99/0", "partition/offset/row"),
     ("why 0/0 alice", 1, "the realm has 2 topics", "say which"),
@@ -154,3 +160,16 @@ def test_a_mistake_is_named_with_its_remedy(
     assert found.code == code
     assert what in found.err and todo in found.err, found.err
     assert "Traceback" not in found.err
+
+
+@pytest.mark.parametrize("command", ["status", "rejected list", "check", "subscription list", "audit"])
+def test_topics_are_named_in_the_same_way_everywhere(
+    place: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEALCAST_REALM", str(place / "realm"))
+    ways = ["quotes", "--topic quotes", "quotes --topic quotes", "", "quotes closed", "--topic quotes --topic closed"]
+    found = [sealcast(*command.split(), *way.split(), "--json") for way in ways]
+    one, also, both, every, two, twice = ((each.code, each.out) for each in found)
+    assert one == also == both and one[0] == every[0] == 0
+    if command != "audit":  # of one topic, or of all
+        assert every == two == twice

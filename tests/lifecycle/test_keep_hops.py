@@ -15,6 +15,7 @@ from sealcast.lab.forgetting import Forgotten, forget
 from sealcast.lab.theft.loot import steal
 from sealcast.lab.theft.tries import Tries
 from sealcast.log.hop_notes import TakenRecords, write_taken
+from sealcast.log.reseals import Removal
 from sealcast.model.protection import protection_of
 from sealcast.pipeline import withdrawing
 from sealcast.pipeline.retention import Retainer, kept_steps
@@ -155,7 +156,7 @@ def test_a_broker_on_the_way_may_have_removed_it_before_its_root(realm: Realm) -
     with Subscriber(realm, TOPIC, "alice", peek=True) as reader:
         event = next(iter(reader)).position
     middle = step(realm, "middle")
-    withdrawing.withdraw(middle, [middle.ledger.end() - 1], "test", withdrawing.Removal.RETENTION)
+    withdrawing.withdraw(middle, [middle.ledger.end() - 1], "test", Removal.RETENTION)
     why = sealcast("why", f"{TOPIC}/{event}", "alice", "--realm", realm.paths.root)
     assert why.code == 0 and "'middle' handed on of it was removed since" in why.out, why.out + why.err
     check(realm)

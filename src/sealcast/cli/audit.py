@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 app = talk.Commands()
 
 
-@app.command(epilog="Example: sealcast audit --topic quotes --at 2026-08-01T09:30:00Z", no_args_is_help=False)
+@app.command(epilog="Example: sealcast audit quotes --at 2026-08-01T09:30:00Z", no_args_is_help=False)
 def audit(
+    named: Annotated[str | None, typer.Argument(metavar="TOPIC", help="[default: all]")] = None,
     entity: Annotated[
         str | None, typer.Option(metavar="NAME", help="Show this entity alone.", autocompletion=completing.everybody)
     ] = None,
-    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Show this topic alone.")] = None,
+    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="The same as naming it.")] = None,
     at: Annotated[
         str | None, typer.Option(metavar="TIME|VERSION", help="Show what held at a time, or at a registry version.")
     ] = None,
@@ -46,6 +47,9 @@ def audit(
     """
     from sealcast.trust.realm.audit import history
 
+    if None not in (named, topic) and named != topic:
+        raise typer.BadParameter(f"an audit is of one topic, or of all: {named!r} or {topic!r}")
+    topic = named or topic
     here = talk.open_realm()
     state = here.state()
     if entity is not None:

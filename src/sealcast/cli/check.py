@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sealcast.cli import talk
+from sealcast.cli.asked_topics import AlsoTopics, Topics, asked
 from sealcast.trust.certificates.roles import Role
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ SUMS: Final = (
 
 @app.command(epilog="Example: sealcast check quotes")
 def check(
-    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="[default: all]")] = None,
+    topics: Topics = None,
+    topic: AlsoTopics = None,
     reference: Annotated[
         bool, typer.Option("--reference", help="Ask the reference evaluator, event by event: slow, and on its own.")
     ] = False,
@@ -48,7 +50,7 @@ def check(
 
     here = talk.open_realm(home_of=Role.BROKER)
     state = here.state()
-    names = [state.topic(name).name for name in topics] if topics else sorted(state.topics)
+    names = sorted(asked(state, topics, topic))
     audits = [
         audit
         for name in names

@@ -8,14 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from sealcast.cli import talk
+from sealcast.cli.asked_topics import AlsoTopics, Topics, asked
 from sealcast.model.rejection import Reason
 
 app = talk.group("What was refused at admission.")
 
 
-@app.command("list", epilog="Example: sealcast rejected list --topic quotes --reason signature")
+@app.command("list", epilog="Example: sealcast rejected list quotes --reason signature")
 def list_(
-    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Only this topic's.")] = None,
+    topics: Topics = None,
+    topic: AlsoTopics = None,
     reason: Annotated[Reason | None, typer.Option(help="Only for this reason.")] = None,
     limit: Annotated[int, typer.Option("--max", metavar="N", min=1, help="At most so many, the newest.")] = 100,
 ) -> None:
@@ -27,9 +29,8 @@ def list_(
 
     here = talk.open_realm()
     state = here.state()
-    names = [state.topic(topic).name] if topic is not None else list(state.topics)
     found: list[dict[str, Any]] = []
-    for name in names:
+    for name in asked(state, topics, topic):
         for refusals in witness_side(state.topic(name).protection).refusals(here, name):
             found += islice((each for each in refusals if reason is None or each["reason"] == reason), limit)
     found = sorted(found, key=lambda each: each["at"] or "", reverse=True)[:limit]

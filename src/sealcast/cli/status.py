@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sealcast.cli import talk
+from sealcast.cli.asked_topics import AlsoTopics, Topics, asked
 from sealcast.trust.certificates.roles import Role
 
 if TYPE_CHECKING:
@@ -20,9 +21,10 @@ SHOWN: Final = 20
 WATCH_SECONDS: Final = 2.0
 
 
-@app.command(epilog="Example: sealcast status --topic quotes; or, until Ctrl-C: sealcast status --watch --every 5")
+@app.command(epilog="Example: sealcast status quotes; or, until Ctrl-C: sealcast status --watch --every 5")
 def status(
-    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Only this topic.")] = None,
+    topics: Topics = None,
+    topic: AlsoTopics = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Draw a table again and again, until Ctrl-C.")] = False,
     every: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.2, max=3600, help="With --watch: how often.")
@@ -41,14 +43,14 @@ def status(
     if watch:
         from sealcast.cli.watching import watch as draw
 
-        draw(lambda: [facts.document for facts in _found(here, topic)], every)
+        draw(lambda: [facts.document for facts in _found(here, topics, topic)], every)
         return
     state = here.state()
     elsewhere = not here.site.here
     if elsewhere and not talk.has_joined(here, Role.BROKER):
-        _show_own(here, topic)
+        _show_own(here, topics, topic)
         return
-    found = _found(here, topic)
+    found = _found(here, topics, topic)
     about = {"realm": here.name, "version": state.version, "entities": len(state.entities)}
     if talk.emitted(about | {"topics": [facts.document for facts in found]}):
         return
@@ -68,19 +70,19 @@ def status(
         _show(facts)
 
 
-def _found(here: Realm, topic: str | None) -> list[Facts]:
-    """How every topic, or this one, stands by now at each of its brokers."""
+def _found(here: Realm, topics: list[str] | None, also: list[str] | None) -> list[Facts]:
+    """How every topic, or each of these, stands by now at each of its brokers."""
     from sealcast.protections.port import witness_side
 
     state = here.state()
-    names = [state.topic(topic).name] if topic is not None else list(state.topics)
+    names = asked(state, topics, also)
     return [facts for name in names for facts in witness_side(state.topic(name).protection).status(here, name)]
 
 
-def _show_own(here: Realm, topic: str | None) -> None:
+def _show_own(here: Realm, asked_for: list[str] | None, also: list[str] | None) -> None:
     """What a client may see from afar: the topics, and how far those are whose keys are in its home."""
     state = here.state()
-    names = [state.topic(topic).name] if topic is not None else list(state.topics)
+    names = asked(state, asked_for, also)
     lag = {name: _own_lag(here, name) for name in names}
     about: dict[str, object] = {"realm": here.name, "version": state.version, "gateway": here.site.shown}
     topics = [{"topic": n, "protection": state.topic(n).protection.name, "lag": lag[n]} for n in names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sealcast.cli import completing, talk
+from sealcast.cli.asked_topics import AlsoTopics, Topics, asked
 from sealcast.cli.times import moment
 from sealcast.errors import NotFound
 
@@ -27,7 +29,8 @@ SHOWN = 20
 
 
 @app.command(
-    epilog="""Example: sealcast subscription add quotes --as alice --filter "symbol = 'IBM' AND price > 100" """
+    epilog="""Example: sealcast subscription add quotes --as alice --filter "symbol = 'IBM' AND price > 100" """,
+    context_settings={"allow_extra_args": True},
 )
 def add(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
@@ -54,6 +57,13 @@ def add(
     Where brokers cannot read, the filter stays with its subscriber, whose key file must be here: what goes out is
     encrypted labels. How many labels it takes is what it costs.
     """
+    if talk.given.extra:
+        text = " ".join(talk.given.extra)
+        who = f" --as {as_}" if as_ is not None else " --as ENTITY"
+        raise typer.BadParameter(
+            f"{text!r} stands alone; a filter goes with --filter: "
+            f"sealcast subscription add {shlex.quote(topic)}{who} --filter {shlex.quote(text)}"
+        )
     if (file is None) == (filter is None) or (filter is not None and as_ is None):
         raise typer.BadParameter("give --as ENTITY and --filter TEXT, or --file FILE")
     here = talk.open_realm(afar=True)
@@ -165,18 +175,19 @@ def remark(made: list[Interest]) -> None:
         talk.note(remark)
 
 
-@app.command("list", epilog="Example: sealcast subscription list --topic quotes")
+@app.command("list", epilog="Example: sealcast subscription list quotes")
 def list_(
-    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Only this topic's.")] = None,
+    topics: Topics = None,
+    topic: AlsoTopics = None,
     as_: Annotated[str | None, typer.Option("--as", metavar="ENTITY", help="Only this subscriber's.")] = None,
 ) -> None:
     """List live subscriptions, oldest first."""
     here = talk.open_realm(afar=True)
     state = here.state()
-    names = [state.topic(topic).name] if topic is not None else list(state.topics)
+    names = asked(state, topics, topic)
     if as_ is not None:
         state.entity(as_)
-    found = [each for name in names for each in _listed(here, name, as_, asked=topic is not None)]
+    found = [each for name in names for each in _listed(here, name, as_, named=bool(topics or topic))]
     if talk.given.json:
         talk.emit({"subscriptions": described(here, found)})
         return
@@ -198,7 +209,7 @@ def list_(
     talk.table(["id", "topic", "subscriber", "may read", "filter"], rows, empty)
 
 
-def _listed(here: Realm, topic: str, subscriber: str | None, *, asked: bool) -> list[Interest]:
+def _listed(here: Realm, topic: str, subscriber: str | None, *, named: bool) -> list[Interest]:
     """What is known here of a topic's subscriptions. That a subscriber's keys are elsewhere is worth refusing only if
     this topic was asked for."""
     from sealcast.clients.realm import side_of
@@ -206,7 +217,7 @@ def _listed(here: Realm, topic: str, subscriber: str | None, *, asked: bool) -> 
     try:
         return side_of(here, topic).listed(here, topic, subscriber)
     except NotFound as error:
-        if asked:
+        if named:
             raise
         talk.note(f"{topic}: {error.message}")
         return []

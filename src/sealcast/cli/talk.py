@@ -92,6 +92,8 @@ class GivenOptions:
 
     #: The command itself, as one types it.
     command: str = "sealcast"
+    #: What stood behind its own arguments, of a command that says itself what is wrong with that.
+    extra: Sequence[str] = ()
     realm: str | None = None
     json: bool = False
     #: Key files of entities that are not where the realm has them.
@@ -133,7 +135,7 @@ class Commands(typer.Typer):
         def add(function: CommandFunctionType) -> CommandFunctionType:
             @wraps(function)
             def run(context: typer.Context, **values: Any) -> None:
-                given.command = context.command_path
+                given.command, given.extra = context.command_path, list(context.args)
                 shared = {option.name: values.pop(option.name) for option in own_shared}
                 given.realm, given.json, given.keys = shared.get("realm"), shared.get("json", False), {}
                 given.log = JsonLog(sys.stderr) if shared.get("log_json") else None

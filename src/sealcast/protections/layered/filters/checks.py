@@ -63,7 +63,7 @@ class PostReason(StrEnum):
     ELEMENT = "element"
     ROWS = "rows"
     UNKNOWN = "unknown"
-    # Of a statement.
+    # Of a statement of what a broker took.
     LEDGER = "ledger"
 
 
