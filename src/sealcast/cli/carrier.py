@@ -79,7 +79,7 @@ def move(
     name: NameOption = None,
     replicas: ReplicasOption = 1,
     in_sync: InSyncOption = 1,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Not needed: a topic can move back.", hidden=True)] = False,
 ) -> None:
     """Move a topic to a carrier, to another carrier, or back to the realm's directory, while no pipeline runs it.
 
@@ -92,10 +92,8 @@ def move(
     from sealcast.trust.realm.rules.carriers import EMBEDDED
 
     here = talk.open_realm()
-    about = here.state().topic(topic)
+    here.state().topic(topic)  # says what is wrong
     place = "the realm's directory" if to == EMBEDDED else f"carrier {to!r}"
-    if not yes:
-        talk.confirm(f"moves topic {about.name!r} to {place}; nobody can publish to it meanwhile")
     done = here.move_topic(topic, to, broker=broker, name=name, replicas=replicas, in_sync=in_sync)
     if done.left:
         talk.note(f"others have records in it, so it stays where it was: {', '.join(done.left)}")

@@ -203,8 +203,10 @@ def _kept(topic: Topic) -> str:
 
 
 def _pieces_kept(topic: Topic) -> str:
-    """How long sealed events are kept, and how many, in words."""
-    return _in_words(topic.pieces_kept_us, topic.parameters.pieces_kept_bytes)
+    """How long sealed events are kept, and how many, in words. Where that is longer than was asked, why."""
+    words, kept = _in_words(topic.pieces_kept_us, topic.parameters.pieces_kept_bytes), topic.pieces_kept_us
+    longer = kept is not None and kept > 1_000_000 * topic.parameters.pieces_kept_s
+    return f"{words}, as long as their frames (--keep-frames)" if longer else words
 
 
 def _in_words(kept: int | None, most: int) -> str:
