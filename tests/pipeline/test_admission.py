@@ -9,12 +9,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from sealcast.broker import admit as second_half
+from sealcast.broker import authenticate as first_half
 from sealcast.broker import opening
 from sealcast.broker.admit import admit
 from sealcast.broker.authenticate import authenticate, check_one
@@ -26,7 +29,6 @@ from sealcast.lab.attacks import RATES, Cast, Insider, attacks, outdated
 from sealcast.model import Reason, Schema
 from sealcast.model.stages import Admitted, Received, Ruled
 from sealcast.primitives.aead import SealingKey
-from sealcast.primitives.sign import VerifyKey
 from sealcast.protections.endpoint.broker import EndpointStep
 from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
@@ -35,6 +37,9 @@ from sealcast.trust.realm.changes import Change, Right
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.templates import Template
 from sealcast.trust.tokens.token import mint
+from sealcast.wire import frame
+from sealcast.wire.frame import DIGEST_BYTES, BareBody, FrameBody
+from sealcast.wire.frames import parse_many
 from sealcast.wire.lifting import lifts
 from sealcast.wire.records import RecordCodec
 
@@ -137,13 +142,15 @@ class Open:
         gate = self.gate
         match reason:
             case Reason.SIGNATURE:
-                self.patch.setattr(VerifyKey, "signed", lambda *about: True)
+                self.patch.setattr(first_half, "signed_each", lambda keys, pieces: [True] * len(pieces))
             case Reason.TIME:
                 return replace(gate, bounds=replace(gate.bounds, max_skew_us=2**60, stale_after_us=2**60))
             case Reason.BUDGET:
                 return replace(gate, bounds=replace(gate.bounds, quota=Quota(10**9, 10**9, 86_400)))
             case Reason.ROOT:
-                self.patch.setattr(opening, "_tree", lambda messages: _Any())
+                kind = SimpleNamespace(digest=_Any, build=lambda hashes: _Any(), hash_messages=list)
+                self.patch.setattr(opening, "merkle", kind)
+                self.patch.setattr(opening, "hashlib", SimpleNamespace(sha256=lambda message: kind))
             case Reason.TEMPLATE:
                 self.patch.setattr(second_half, "_off_template", lambda *about: [])
             case Reason.EVENT:
@@ -219,7 +226,9 @@ def _other_keys(gate: Gate, patch: pytest.MonkeyPatch, reason: Reason) -> Gate:
         topic = replace(gate.topic, schema=foreign)
         return replace(gate, topic=topic, codec=RecordCodec(foreign), lifts=lifts(foreign, ()))
     patch.setattr(SealingKey, "open", lambda self, nonce, commitment, body, aad=None: body[:-16])
-    patch.setattr(opening, "_messages", lambda body, count: ([b"\0" * 40] * count, b"\0" * 40 * count, 40))
+    patch.setattr(frame, "sole_message", lambda body: b"\0" * 40)
+    patch.setattr(frame, "bare_body", BareBody)
+    patch.setattr(frame, "split_body", lambda body, count: FrameBody(bytes(40 * count), 0, np.full(count, 40)))
     return gate
 
 
@@ -267,6 +276,35 @@ def test_a_batch_is_decided_as_its_frames_are_one_by_one(world: World) -> None:
         (claim,) = claims[claims["offset"] == offset]
         assert (int(claim["sequence"]), int(claim["count"])) == (header.sequence, header.count)
         assert tuple(int(claim[n]) for n in ("hi", "lo", "publisher")) == gate.identify(header.publisher, header.boot)
+
+
+def test_a_batch_is_opened_as_its_frames_are_one_by_one(world: World) -> None:
+    """The second half, with what the first half would have stopped: some flips from the schema on that leave a frame."""
+    dice, gate = random.Random(8), world.gate()
+    counts = (1, 3, 1, 1, 20)
+    honest = [world.frame(world.cast.publisher, count, symbol="ACME", price=count) for count in counts]
+    late = (Reason.SCHEMA, Reason.SEAL, Reason.ROOT, Reason.TEMPLATE, Reason.EVENT)
+    pool = [attack.data for attack in world.attacks if attack.reason in late] + honest
+    fields = parse_many(honest).fields
+    for data, schema, root in zip(honest, fields.schema.tolist(), fields.root.tolist(), strict=True):
+        places = [*range(schema, schema + DIGEST_BYTES), *range(root, len(data))]
+        bent = [data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] for at in dice.sample(places, 60)]
+        pool += [data for data, good in zip(bent, parse_many(bent).good.tolist(), strict=True) if good]
+    dice.shuffle(pool)
+    together = admit(Ruled(received(pool), np.zeros(len(pool), np.uint8)), gate)
+    alone = [admit(Ruled(received([data]), np.zeros(1, np.uint8)), gate) for data in pool]
+    assert list(together.messages) == [message for each in alone for message in each.messages]
+    assert sum(counts) <= len(together.messages) and len(together.rejections) > len(pool) / 2
+    assert [(r.position.row, r.reason, r.detail, r.events) for r in together.rejections] == [
+        (r.position.row, r.reason, r.detail, r.events) for each in alone for r in each.rejections
+    ]
+    offsets = [offset for offset, each in enumerate(alone) for _ in each.frames]
+    proofs = [replace(proof, offset=offset) for offset, proof in zip(offsets, together.frames, strict=True)]
+    assert proofs == list(together.frames)
+    assert [(p.signed, p.nodes) for p in proofs] == [(p.signed, p.nodes) for each in alone for p in each.frames]
+    assert together.columns.equals(
+        pa.Table.from_batches([each.columns for each in alone]).combine_chunks().to_batches()[0]
+    )
 
 
 # --- tokens and templates -------------------------------------------------------------------------------

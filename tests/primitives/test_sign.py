@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sealcast.errors import Misuse, Rejected
 from sealcast.primitives.secrets import Secret
-from sealcast.primitives.sign import SigningKey, VerifyKey
+from sealcast.primitives.sign import SigningKey, VerifyKey, signed_each
 
 # RFC 8032, section 7.1: seed, public key, message, signature.
 RFC_8032 = {
@@ -73,6 +73,18 @@ def test_every_altered_bit_of_a_signature_is_noticed() -> None:
     assert not key.verify_key.verify(b"massage", signature)
     for wrong in (b"", signature[:-1], signature + b"\0"):
         assert not key.verify_key.verify(b"message", wrong)
+
+
+def test_each_signature_is_verified_with_the_key_in_its_place() -> None:
+    ann, ben = SigningKey.generate(), SigningKey.generate()
+    pieces = [key.sign(message) + message for key in (ann, ben) for message in (b"", b"one", b"two")]
+    keys = [ann.verify_key] * 3 + [ben.verify_key] * 3
+    assert signed_each(keys, pieces) == [True] * 6
+    assert signed_each(keys[::-1], pieces) == [False] * 6
+    bent = [*pieces[:4], pieces[4][:-1] + b"?", pieces[5][:63]]
+    assert signed_each(keys, bent) == [True] * 4 + [False] * 2
+    with pytest.raises(ValueError, match="zip"):
+        signed_each(keys[:5], pieces)
 
 
 def test_a_signature_has_one_spelling() -> None:

@@ -30,8 +30,9 @@ from tests.pipeline.drivers import ROOT
 #: Bytes that are flipped together at first. If nobody notices all of them, nobody notices one of them: most of a
 #: database's page, and of a frontier's slot, is padding.
 BLOCK: Final = 32
-#: Blocks that one process tries before its answers are written down.
+#: Blocks that one process tries before its answers are written down. With Spark, one takes ten seconds.
 SHARE: Final = 60
+CHECKPOINT_SHARE: Final = 20
 #: Locks are empty or say who held them last. The registry's journals are gone when nobody has it open.
 NOT_READ: Final = (".lock", "-wal", "-shm")
 ACCEPTED: Final = {"Corrupt", "Found", "Misuse", "NotFound", "CannotOpen", "KeyMissing", "Unavailable"}
@@ -161,7 +162,8 @@ class Trial:
         if not listed.exists():
             listed.write_text(json.dumps((blocks_of_checkpoint if checkpoint else blocks_of)(self.root)))
         blocks = [(str(n), int(f), int(c), int(m)) for n, f, c, m in json.loads(listed.read_text())]
-        self._shares = [blocks[at : at + SHARE] for at in range(0, len(blocks), SHARE)]
+        share = CHECKPOINT_SHARE if checkpoint else SHARE
+        self._shares = [blocks[at : at + share] for at in range(0, len(blocks), share)]
 
     @property
     def bytes(self) -> int:

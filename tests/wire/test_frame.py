@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import CannotOpen, FrameRejected, Misuse
 from sealcast.wire import cbor, cose, frame, limits
-from sealcast.wire.frame import Header
+from sealcast.wire.frame import Header, JoinedMessages
 from tests.effort import examples
 from tests.wire.frames import Publisher, messages
 
@@ -276,6 +277,17 @@ def test_bodies_that_do_not_add_up_are_refused(body: object, count: int) -> None
 @given(st.lists(st.binary(min_size=1, max_size=30), min_size=1, max_size=20))
 def test_bodies_hold_their_messages(batch: list[bytes]) -> None:
     assert frame.decode_body(frame.encode_body(batch), len(batch)) == batch
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), max_size=9), st.integers(-10, 10), st.integers(-10, 10))
+@examples(40, soak=300)
+def test_messages_in_one_piece_are_those_of_a_list(batch: list[bytes], start: int, end: int) -> None:
+    joined = JoinedMessages(b"".join(batch), np.array([*map(len, batch)], np.int64))
+    assert list(joined) == batch and len(joined) == len(batch) and joined[start:end] == batch[start:end]
+    assert [joined[i] for i in range(len(batch))] == batch
+    for outside in (-1, len(batch)):
+        with pytest.raises(IndexError):
+            joined[outside]
 
 
 def test_bodies_out_of_bounds_are_not_made() -> None:

@@ -44,7 +44,7 @@ def admit(ruled: Ruled, gate: Gate) -> Admitted:
     schema, decoded = gate.topic.schema, opened.decoded()
     # By attribute and rule, never by value: reasons are kept in clear, for whoever may see that something was refused.
     off = {event: _OFF_DOMAIN.format(name) for event, (name, _) in check_domain(schema, decoded.columns).items()}
-    unsealed = dict(_unsealed(decoded, opened.lengths(), gate.topic.protection, schema))
+    unsealed = dict(_unsealed(decoded, opened.lengths, gate.topic.protection, schema))
     if gate.unfit is not None:
         starts = decoded.payload_start.tolist()
         payloads = [message[start:] for message, start in zip(messages, starts, strict=True)]
@@ -66,7 +66,7 @@ def admit(ruled: Ruled, gate: Gate) -> Admitted:
         end_offset=received.offsets[-1] + 1,
         frames=tuple(proofs),
         frame_index=frame_index,
-        offset=np.array([proof.offset for proof in proofs], np.int64)[frame_index],
+        offset=opened.offsets[frame_index],
         row=row,
         messages=messages,
         columns=columns,

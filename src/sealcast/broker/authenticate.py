@@ -19,7 +19,7 @@ from sealcast.broker.replay import CLAIM, Claims
 from sealcast.errors import Bug, FrameRejected
 from sealcast.model.rejection import Reason
 from sealcast.model.stages import Received
-from sealcast.primitives.sign import SIGNATURE_BYTES, VerifyKey
+from sealcast.primitives.sign import SIGNATURE_BYTES, VerifyKey, signed_each
 from sealcast.wire import frame, frames
 from sealcast.wire.frame import BOOT_BYTES, DIGEST_BYTES, Frame, Header
 from sealcast.wire.frames import Frames
@@ -115,11 +115,12 @@ def _unreadable(data: bytes) -> Reason:
 
 
 def _check_senders(received: Received, parsed: Frames, gate: Gate, refused: Numbers) -> Who:
-    """Checks 3 to 13, a frame at a time; what the frames of a sender have in common is looked at once. Who each is."""
+    """Checks 3 to 13; what the frames of a sender have in common is looked at once. Who each is."""
     senders = dict[bytes, _Sender]()
     number_of = [0] * len(received.frames)
     current, given, when = gate.topic.epoch, received.frames, received.times
-    for row, header, sender_end, end, token, token_end, digest, signature, epoch in _rows(parsed):
+    rows, keys, signed = list[int](), list[VerifyKey](), list[bytes]()
+    for row, string, header, sender_end, end, token, token_end, digest, signature, epoch in _rows(parsed):
         data, time_us = given[row], when[row]
         name = data[header:sender_end]
         sender = senders.get(name)
@@ -134,9 +135,15 @@ def _check_senders(received: Received, parsed: Frames, gate: Gate, refused: Numb
             if refused[row]:
                 continue
             sender.named, sender.token, sender.second = named, came, second
-        # (13) from here on the header is the publisher's word
-        signed = data[signature : signature + SIGNATURE_BYTES] + frames.before_header(end - header) + data[header:end]
-        if sender.key is None or not sender.key.signed(signed):
+        if sender.key is None:
+            refused[row] = CHECK[Reason.SIGNATURE]
+            continue
+        rows.append(row)
+        keys.append(sender.key)
+        signed.append(data[signature : signature + SIGNATURE_BYTES] + frames.BEFORE_HEADER + data[string:end])
+    # (13) from here on the header is the publisher's word
+    for row, good in zip(rows, signed_each(keys, signed), strict=True):
+        if not good:
             refused[row] = CHECK[Reason.SIGNATURE]
     names = np.array([sender.who for sender in senders.values()] or [(0, 0, 0)], np.uint64)
     return names[number_of]
@@ -154,6 +161,7 @@ def _rows(parsed: Frames) -> zip[tuple[int, ...]]:
     good = np.flatnonzero(parsed.good)
     columns = (
         good,
+        parsed.header_string[good],
         parsed.header[0][good],
         parsed.fields.sender_end[good],
         parsed.header[1][good],

@@ -7,9 +7,10 @@ This is the part of admission that every protection shares (`open_frames`), toge
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import cached_property
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from sealcast.primitives.aead import COMMITMENT_BYTES, NONCE_BYTES, SealingKey
 from sealcast.primitives.merkle import HASH_BYTES
 from sealcast.trust.realm.templates import Template
 from sealcast.wire import cose, frame, frames
-from sealcast.wire.frame import BOOT_BYTES, DIGEST_BYTES
+from sealcast.wire.frame import BOOT_BYTES, DIGEST_BYTES, JoinedMessages
 from sealcast.wire.frames import Frames
 from sealcast.wire.lifting import Lift
 from sealcast.wire.limits import MAX_DETAIL_BYTES
@@ -43,8 +44,6 @@ _SAID: Final = {
     ReplayVerdict.EVENTS: (Reason.BUDGET, "{0} published more events than it may"),
     ReplayVerdict.BYTES: (Reason.BUDGET, "{0} published more bytes than it may"),
 }
-#: Before the commitment in a body's protected header: a map, the algorithm, the label.
-_PROTECTED_BYTES: Final = len(cose.encrypt0_protected(bytes(COMMITMENT_BYTES))) - COMMITMENT_BYTES
 _BITS: Final = {number: bits for bits, number in cose.AES_GCM.items()}
 
 Ints = NDArray[np.int64]
@@ -56,17 +55,20 @@ Check = Callable[[Template, int], None]
 def open_frames(ruled: Ruled, gate: Gate, check: Check | None = None) -> Opening:
     """Every frame that passed the first checks, opened; every other one refused, with the reason."""
     received, parsed = ruled.received, frames.parse_many(ruled.received.frames)
-    opened, per_event = Opening(gate, parsed, check), gate.topic.protection.messages_per_event
-    rows = zip(received.offsets, received.times, received.frames, ruled.codes.tolist(), strict=True)
-    for row, (offset, time_us, data, code) in enumerate(rows):
+    opened, per_event = Opening(gate, check), gate.topic.protection.messages_per_event
+    passed = np.ones(len(received.frames), np.bool_)
+    rows = zip(received.frames, ruled.codes.tolist(), *_places(parsed), strict=True)
+    for row, (data, code, head, body) in enumerate(rows):
         try:
             if code:
-                raise refused(data, time_us, code, gate)
-            opened.frame(row, offset, data)
+                raise refused(data, received.times[row], code, gate)
+            opened.frame(data, head, body)
         except FrameRejected as error:
-            where = Position(received.partition, offset, WHOLE_FRAME)
+            passed[row] = False
+            where = Position(received.partition, received.offsets[row], WHOLE_FRAME)
             events = int(parsed.fields.count[row]) // per_event if parsed.good[row] else 0
             opened.rejections.append(Rejection(where, Reason(error.reason), shortened(error.message), events))
+    opened.prove(np.array(received.offsets, np.int64)[passed], parsed.fields.count[passed])
     return opened
 
 
@@ -89,21 +91,25 @@ def refused(data: bytes, time_us: int, code: int, gate: Gate) -> FrameRejected:
 class _Boot:
     """What the frames of one start of a publisher in one epoch have in common."""
 
-    __slots__ = ("epoch", "key", "publisher", "template", "token")
+    __slots__ = ("algorithm", "before_signed", "epoch", "key", "lift", "publisher", "schema", "template", "token")
 
     def __init__(self, publisher: str, epoch: int, key: SealingKey) -> None:
         self.publisher = publisher
         self.epoch = epoch
         self.key = key
-        #: The token of its last frame, and what that is for.
+        self.algorithm = cose.AES_GCM[key.key_bits]
+        self.before_signed = frames.before_signed(key.commitment, key.key_bits)
+        #: The token of its last frame, and what that is for; and the schema, and how that is read.
         self.token: bytes | None = None
         self.template: Template
+        self.schema: bytes | None = None
+        self.lift: Lift
 
 
 class Opening:
     """Checks 17 to 19 for the frames of a batch, that they open and hold what was signed; and what they held."""
 
-    def __init__(self, gate: Gate, parsed: Frames, check: Check | None = None) -> None:
+    def __init__(self, gate: Gate, check: Check | None = None) -> None:
         #: Frames that were refused as a whole.
         self.rejections: list[Rejection] = []
         self.proofs: list[FrameProof] = []
@@ -113,81 +119,95 @@ class Opening:
         self.readers: dict[int, str] = {}
         #: Contexts of the traces that publishers want these frames to be in.
         self.traces: list[bytes] = []
-        self.messages: list[bytes] = []
-        #: The same messages in as few pieces as there are, and how long they are: a number a frame of one.
-        self._joined: list[bytes | memoryview] = []
-        self._lengths: list[int | Ints] = []
+        #: Of each frame: where it is in the log.
+        self.offsets: Ints
+        #: And how many messages it has, what proves it, and all its messages in one piece.
+        self._counts: Ints
+        self._signed: list[bytes] = []
+        self._nodes: list[bytes] = []
+        self._pieces: list[bytes | memoryview] = []
+        #: By number of the frame, where it has several messages: how long they are.
+        self._lengths: dict[int, Ints] = {}
         self._gate = gate
         self._check = check
-        self._lifts = gate.lifts
         #: Where messages are of an earlier version of the schema: by frame, how they are read.
         self._lifted: dict[int, Lift] = {}
         self._boots: dict[bytes, _Boot] = {}
-        columns = (
-            parsed.header[0],
-            parsed.fields.sender_end,
-            parsed.fields.epoch,
-            parsed.fields.schema,
-            parsed.fields.count,
-            parsed.fields.root,
-            parsed.commitment,
-            parsed.nonce,
-            parsed.ciphertext,
-            parsed.algorithm,
-        )
-        self._fields = _by_row(*columns)
-        self._spans = _by_row(*parsed.signed, *parsed.token)
 
-    def frame(self, row: int, offset: int, data: bytes) -> None:
-        """One more; FrameRejected, and nothing was taken, when it fails a check."""
-        start, sender_end, epoch, schema, count, root, commitment, nonce, ciphertext, algorithm = self._fields[row]
-        signed_start, signed_end, token_start, token_end = self._spans[row]
-        boot = self._boot(data[start:sender_end], epoch)
+    def frame(self, data: bytes, head: tuple[int, ...], body: tuple[int, ...]) -> None:
+        """One more, with where its parts stand (`_places`); FrameRejected, and nothing was taken, when it fails a
+        check."""
+        token, token_end, signed, signed_end, begin, sender_end, epoch, schema, root, count = head
+        algorithm, commitment, nonce, ciphertext = body
+        sender = data[begin:sender_end]
+        boot = self._boots.get(sender)
+        if boot is None or boot.epoch != epoch:
+            boot = self._boot(sender, epoch)
         # (17)
-        lift = self._lifts.get(data[schema : schema + DIGEST_BYTES])
-        if lift is None:
-            topic = self._gate.topic.name
-            raise FrameRejected(Reason.SCHEMA, f"{boot.publisher} used another schema than topic {topic}'s")
-        signed = data[signed_start:signed_end]
+        if data[schema : schema + DIGEST_BYTES] != boot.schema:
+            self._read_as(boot, data[schema : schema + DIGEST_BYTES])
         # (18)
         try:
-            if _BITS[algorithm] != boot.key.key_bits:
+            if algorithm != boot.algorithm:
                 raise CannotOpen(f"it says a key of {_BITS[algorithm]} bits, the topic's have {boot.key.key_bits}")
-            committed = commitment + COMMITMENT_BYTES
-            # A long body is not copied to be opened; a short one is copied in less time than a view of it takes.
-            sealed = data[ciphertext:] if count == 1 else memoryview(data)[ciphertext:]
-            body = boot.key.open(
+            opened = boot.key.open(
                 data[nonce : nonce + NONCE_BYTES],
-                data[commitment:committed],
-                sealed,
-                frames.body_aad(data[commitment - _PROTECTED_BYTES : committed], signed),
+                data[commitment : commitment + COMMITMENT_BYTES],
+                # A long body is not copied to be opened; a short one is copied in less time than a view of it takes.
+                data[ciphertext:] if count == 1 else memoryview(data)[ciphertext:],
+                boot.before_signed + data[token_end:signed_end],
             )
-            readers, trace = "", b""
-            if body[:1] in frame.WITH_MORE:
-                body, readers, trace = frame.bare_body(body)
-            messages, joined, lengths = _messages(body, count)
+            message = frame.sole_message(opened) if count == 1 else b""
+            content = None if message else _content(opened, count)
         except (CannotOpen, FrameRejected) as error:
             raise FrameRejected(Reason.SEAL, f"the body does not open: {error.message}") from None
         # (19) the events are exactly those that were signed
-        nodes = _tree(messages)
+        nodes = hashlib.sha256(message).digest() if content is None else content.nodes
         if nodes[-HASH_BYTES:] != data[root : root + HASH_BYTES]:
             raise FrameRejected(Reason.ROOT, f"the events are not those that {boot.publisher} signed")
-        token = data[token_start:token_end]
-        if token != boot.token:
-            boot.token, boot.template = token, self._gate.template(token)
+        if data[token:token_end] != boot.token:
+            boot.token = data[token:token_end]
+            boot.template = self._gate.template(boot.token)
         if self._check is not None:
             self._check(boot.template, count)
-        if readers:
-            self.readers[len(self.proofs)] = self._narrowing(readers)
-        if trace:
-            self.traces.append(trace)
-        if lift.added:
-            self._lifted[len(self.proofs)] = lift
-        self.proofs.append(FrameProof(offset, signed, count, nodes))
+        if content is None:
+            self._pieces.append(message)
+        else:
+            self._take(content)
+        if boot.lift.added:
+            self._lifted[len(self._nodes)] = boot.lift
         self.templates.append(boot.template)
-        self.messages += messages
-        self._joined.append(joined)
-        self._lengths.append(lengths)
+        self._signed.append(data[signed:signed_end])
+        self._nodes.append(nodes)
+
+    def prove(self, offsets: Ints, counts: Ints) -> None:
+        """Makes the proofs of the frames that were taken: where they are in the log, and how many messages they
+        have."""
+        self.offsets, self._counts = offsets, counts
+        self.proofs = list(map(FrameProof, offsets.tolist(), self._signed, counts.tolist(), self._nodes))
+
+    def _boot(self, sender: bytes, epoch: int) -> _Boot:
+        publisher = frames.publisher_of(sender)
+        key = self._gate.frame_key(publisher, epoch, sender[-BOOT_BYTES:])
+        made = self._boots[sender] = _Boot(publisher, epoch, key)
+        return made
+
+    def _read_as(self, boot: _Boot, schema: bytes) -> None:
+        """Remembers how the boot's messages are read from here on."""
+        lift = self._gate.lifts.get(schema)
+        if lift is None:
+            topic = self._gate.topic.name
+            raise FrameRejected(Reason.SCHEMA, f"{boot.publisher} used another schema than topic {topic}'s")
+        boot.schema, boot.lift = schema, lift
+
+    def _take(self, content: _Content) -> None:
+        """Takes in what a body held that has several messages, or more than messages."""
+        if content.readers:
+            self.readers[len(self._nodes)] = self._narrowing(content.readers)
+        if content.trace:
+            self.traces.append(content.trace)
+        self._lengths[len(self._nodes)] = content.lengths
+        self._pieces.append(content.joined)
 
     def _narrowing(self, readers: str) -> str:
         """A predicate that brokers of the topic can go by; what they cannot is refused, not left out."""
@@ -200,10 +220,28 @@ class Opening:
             raise FrameRejected(Reason.EVENT, f"its predicate over readers is none: {error.message}") from None
         return readers
 
+    @cached_property
+    def joined(self) -> bytes:
+        """The messages of all frames in one piece."""
+        return b"".join(self._pieces)
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """The length of each message."""
+        if not self._lengths:
+            return np.fromiter(map(len, self._pieces), np.int64, len(self._pieces))
+        each = enumerate(self._pieces)
+        return np.concatenate([self._lengths.get(number, np.array([len(piece)])) for number, piece in each])
+
+    @cached_property
+    def messages(self) -> Sequence[bytes]:
+        """The messages of all frames, one by one."""
+        return JoinedMessages(self.joined, self.lengths) if self._lengths else list(map(bytes, self._pieces))
+
     def decoded(self) -> Decoded:
         """The events of all frames, as columns."""
         if not self._lifted:
-            return self._gate.codec.decode_joined(b"".join(self._joined), self.lengths())
+            return self._gate.codec.decode_joined(self.joined, self.lengths)
         messages, added = list(self.messages), np.zeros(len(self.messages), np.int64)
         frame_index, _ = self.placed()
         for number, lift in self._lifted.items():
@@ -213,44 +251,42 @@ class Opening:
         # Of the messages as they are: payloads are at their end. What is none has none.
         return replace(found, payload_start=np.maximum(found.payload_start - added, 0))
 
-    def lengths(self) -> Ints:
-        """The length of each message."""
-        if len(self.messages) == len(self.proofs):
-            return np.array(self._lengths, np.int64)
-        return np.concatenate([np.atleast_1d(part) for part in self._lengths])
-
     def placed(self, per_event: int = 1) -> tuple[Ints, Ints]:
         """Says of each event in which frame it is, and which event of that frame it is."""
-        counts = np.array([proof.count // per_event for proof in self.proofs], np.int64)
-        frame_index = np.repeat(np.arange(len(self.proofs)), counts)
+        counts = self._counts // per_event
+        frame_index = np.repeat(np.arange(counts.size), counts)
         return frame_index, np.arange(frame_index.size) - np.repeat(np.cumsum(counts) - counts, counts)
 
-    def _boot(self, sender: bytes, epoch: int) -> _Boot:
-        found = self._boots.get(sender)
-        if found is None or found.epoch != epoch:
-            publisher = frames.publisher_of(sender)
-            key = self._gate.frame_key(publisher, epoch, sender[-BOOT_BYTES:])
-            found = self._boots[sender] = _Boot(publisher, epoch, key)
-        return found
+
+class _Content(NamedTuple):
+    """What a body held: its messages in one piece, how long they are, the tree over them, and what else there was."""
+
+    joined: memoryview
+    lengths: Ints
+    nodes: bytes
+    readers: str
+    trace: bytes
 
 
-def _messages(body: bytes, count: int) -> tuple[list[bytes], bytes | memoryview, int | Ints]:
-    """The messages of an opened body, one by one and in one piece, and how long they are."""
-    if count == 1:
-        message = frame.only_message(body)
-        return [message], message, len(message)
+def _content(body: bytes, count: int) -> _Content:
+    body, readers, trace = frame.bare_body(body)
     split = frame.split_body(body, count)
-    return split.messages(), split.joined, split.lengths
+    nodes = merkle.build(merkle.hash_messages(split.messages()))
+    return _Content(split.joined, split.lengths, nodes, readers, trace)
 
 
-def _by_row(*columns: Ints) -> list[tuple[int, ...]]:
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+def _places(parsed: Frames) -> tuple[zip[tuple[int, ...]], zip[tuple[int, ...]]]:
+    """Where the parts of each frame stand, and its numbers: those of its head, and those of its body."""
+    fields = parsed.fields
+    sender = (parsed.header[0], fields.sender_end, fields.epoch, fields.schema, fields.root, fields.count)
+    return (
+        _by_row(*parsed.token, *parsed.signed, *sender),
+        _by_row(parsed.algorithm, parsed.commitment, parsed.nonce, parsed.ciphertext),
+    )
 
 
-def _tree(messages: list[bytes]) -> bytes:
-    if len(messages) == 1:
-        return hashlib.sha256(messages[0]).digest()  # a tree of one leaf is that leaf
-    return merkle.build(merkle.hash_messages(messages))
+def _by_row(*columns: Ints) -> zip[tuple[int, ...]]:
+    return zip(*(column.tolist() for column in columns), strict=True)
 
 
 def shortened(detail: str) -> str:

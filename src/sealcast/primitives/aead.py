@@ -28,9 +28,9 @@ it enters here, not at each seal, which binds it to every ciphertext and to the 
 from __future__ import annotations
 
 import hashlib
-import hmac
 from collections.abc import Sequence
 from contextlib import suppress
+from hmac import compare_digest
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
@@ -108,7 +108,7 @@ class SealingKey(Unpicklable):
 
     def open(self, nonce: bytes, commitment: bytes, ciphertext: bytes | memoryview, aad: bytes | None = None) -> bytes:
         """The plaintext, or CannotOpen: another key, another position, or altered."""
-        if not hmac.compare_digest(self.commitment, commitment):
+        if not compare_digest(self.commitment, commitment):
             raise CannotOpen("this was sealed under another key")
         return self.unseal(nonce, ciphertext, aad)
 
@@ -116,7 +116,7 @@ class SealingKey(Unpicklable):
         self, nonces: Sequence[bytes], commitments: Sequence[bytes], ciphertexts: Sequence[bytes]
     ) -> list[bytes | None]:
         """`open` for each, None in the place of those that do not open."""
-        committed = hmac.compare_digest(self.commitment * len(commitments), b"".join(commitments))
+        committed = compare_digest(self.commitment * len(commitments), b"".join(commitments))
         if committed and len(nonces) == len(ciphertexts) == len(commitments):
             with suppress(InvalidTag):
                 # The loop runs in C; it stops at the first that does not open.
@@ -201,7 +201,7 @@ def open_each(
     """Open what `seal_each` made, each under its own key; None in the place of those that do not open."""
     ready, size = _expand_many(keys, _context(aad, key_bits)), key_bits // 8
     own = [expanded[KEY_BYTES:] for expanded in ready]
-    if len(own) == len(commitments) and hmac.compare_digest(b"".join(own), b"".join(commitments)):
+    if len(own) == len(commitments) and compare_digest(b"".join(own), b"".join(commitments)):
         with suppress(InvalidTag):
             each = zip(ready, nonces, ciphertexts, strict=True)
             return [AESGCM(expanded[:size]).decrypt(nonce_, ciphertext, None) for expanded, nonce_, ciphertext in each]
@@ -210,7 +210,7 @@ def open_each(
     rows = zip(own, commitments, ready, nonces, ciphertexts, strict=True)
     for made, commitment, expanded, nonce_, ciphertext in rows:
         try:
-            committed = hmac.compare_digest(made, commitment)
+            committed = compare_digest(made, commitment)
             opened.append(AESGCM(expanded[:size]).decrypt(nonce_, ciphertext, None) if committed else None)
         except InvalidTag:
             opened.append(None)

@@ -88,7 +88,7 @@ def decode_joined(layout: MessageLayout, buffer: bytes, lengths: Ints) -> Decode
     arrays = [
         _array(layout, j, cells[j], present[j] & bad.good, segments) for j in range(len(layout.schema.attributes))
     ]
-    start = np.where(bad.good, layout.fixed_bytes + variable[:, :-1].sum(axis=1), 0)
+    start = np.where(bad.good, layout.fixed_bytes + _sums(variable[:, :-1]), 0)
     return Decoded(
         columns=pa.RecordBatch.from_arrays(arrays, schema=layout.arrow_schema),
         bad=bad.texts(),
@@ -141,13 +141,15 @@ def _taken(buffer: bytes, starts: Ints, width: int) -> Bytes:
     return windows[starts].view(np.uint8).reshape(-1, width)
 
 
-def _presence(layout: MessageLayout, fixed: Bytes, bad: _Bad) -> npt.NDArray[np.bool_]:
-    """A row per attribute: which messages have it."""
-    attributes = len(layout.schema.attributes)
-    bitmap = fixed[:, RECORD_AT : RECORD_AT + layout.presence_bytes]
-    bits = np.unpackbits(bitmap, axis=1, bitorder="little")
-    bad.fail(np.asarray(bits[:, attributes:].any(axis=1)), "has a presence bit for an attribute that does not exist")
-    return np.ascontiguousarray(bits[:, :attributes].T).view(np.bool_)
+def _presence(layout: MessageLayout, fixed: Bytes, bad: _Bad) -> list[Bools]:
+    """Of each attribute: which messages have it."""
+    attributes, each = len(layout.schema.attributes), list[Bools]()
+    for byte in range(layout.presence_bytes):
+        bits = fixed[:, RECORD_AT + byte].copy()
+        here = min(8, attributes - 8 * byte)
+        each += [(bits & (1 << bit)).astype(np.bool_) for bit in range(here)]
+        bad.fail(bits >= 1 << here, "has a presence bit for an attribute that does not exist")
+    return each
 
 
 def _cell(layout: MessageLayout, fixed: Bytes, column: int, present: Bools, bad: _Bad) -> Cells:
@@ -184,10 +186,17 @@ def _variable_lengths(
         variable[:, at] = cells[column]
     variable[:, -2] = fixed[:, layout.fixed_bytes - TRAILER_BYTES]
     variable[:, -1] = _read(fixed, layout.fixed_bytes - TRAILER_BYTES + 1, "<u4")
-    claimed = layout.fixed_bytes + variable.sum(axis=1)
-    bad.fail(claimed != lengths, "its lengths do not add up to the message")
+    bad.fail(layout.fixed_bytes + _sums(variable) != lengths, "its lengths do not add up to the message")
     bad.fail(variable[:, -1] > MAX_PAYLOAD_BYTES, f"has a payload over the {MAX_PAYLOAD_BYTES} bytes allowed")
     return variable
+
+
+def _sums(rows: Ints) -> Ints:
+    """The sum of each row. Of rows as short as these, numpy adds whole columns in a tenth of the time."""
+    total: Ints = rows[:, 0].copy()
+    for column in rows.T[1:]:
+        total += column
+    return total
 
 
 class _Segments:
@@ -197,9 +206,12 @@ class _Segments:
         self, layout: MessageLayout, buffer: bytes, lengths: Ints, variable: npt.NDArray[np.int64], bad: _Bad
     ) -> None:
         self._count, self._each = len(lengths), variable.shape[1] + 1
-        cuts = np.zeros((self._count, self._each), dtype=np.int64)
-        cuts[:, 0] = np.where(bad.good, layout.fixed_bytes, lengths)
-        cuts[:, 1:] = np.where(bad.good[:, None], variable, 0)
+        cuts = np.empty((self._count, self._each), dtype=np.int32)
+        cuts[:, 0] = layout.fixed_bytes
+        cuts[:, 1:] = variable
+        if not bad.good.all():
+            cuts[~bad.good] = 0
+            cuts[~bad.good, 0] = lengths[~bad.good]
         ends = np.zeros(cuts.size + 1, dtype=np.int32)
         np.cumsum(cuts.ravel(), out=ends[1:])
         self._all = pa.Array.from_buffers(pa.binary(), cuts.size, [None, pa.py_buffer(ends), pa.py_buffer(buffer)])
@@ -271,8 +283,10 @@ def _array(layout: MessageLayout, column: int, cell: Cells, valid: Bools, segmen
 
 
 def _read(fixed: Bytes, at: int, dtype: str) -> Cells:
-    size = np.dtype(dtype).itemsize
-    return np.ascontiguousarray(fixed[:, at : at + size]).view(dtype)[:, 0]
+    """The numbers that stand at one place of each fixed part."""
+    count, width = fixed.shape
+    # One number is copied in one go, the bytes of one are copied one by one.
+    return np.ndarray((count,), dtype, fixed.data, at, (width,)).copy() if count else np.zeros(0, dtype)
 
 
 def _about(attribute: Attribute, why: str) -> str:

@@ -19,9 +19,10 @@ Brokers read thousands at a time: `wire.frames` takes a whole batch apart at onc
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Annotated, Final, NamedTuple
+from itertools import pairwise
+from typing import Annotated, Final, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -222,6 +223,33 @@ class FrameBody(NamedTuple):
         return [body[start:end] for start, end in zip([self.begin, *bounds], bounds, strict=False)]
 
 
+class JoinedMessages(Sequence[bytes]):
+    """Messages that are in one piece, each cut out when somebody asks for it: of most events nobody does."""
+
+    __slots__ = ("_bounds", "_joined")
+
+    def __init__(self, joined: bytes, lengths: NDArray[np.int64]) -> None:
+        self._joined, self._bounds = joined, [0, *np.cumsum(lengths).tolist()]
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(f"there is no message {index} of {len(self)}")
+        return self._joined[self._bounds[index] : self._bounds[index + 1]]
+
+    def __iter__(self) -> Iterator[bytes]:
+        joined = self._joined
+        return (joined[start:end] for start, end in pairwise(self._bounds))
+
+
 class BareBody(NamedTuple):
     """An opened body as one that has nothing but messages; and what else it had, each empty when it had none."""
 
@@ -275,11 +303,17 @@ def split_body(body: bytes, count: int) -> FrameBody:
 
 def only_message(body: bytes) -> bytes:
     """The message of a body of one: where each event is signed by itself, this is what there is most of."""
+    message = sole_message(body)
+    if not message:
+        raise cbor.refused(f"a body of 1 event starts with its length, 1 to {limits.MAX_MESSAGE_BYTES}, said twice")
+    return message
+
+
+def sole_message(body: bytes) -> bytes:
+    """The message of a body that has one and nothing else; empty, as no message is, of any other body."""
     # A body that is so long begins in one way: its length says that of its message, and that is said twice.
     opening = _opening_of_one(len(body))
-    if not opening or not body.startswith(opening):
-        raise cbor.refused(f"a body of 1 event starts with its length, 1 to {limits.MAX_MESSAGE_BYTES}, said twice")
-    return body[len(opening) :]
+    return body[len(opening) :] if opening and body.startswith(opening) else b""
 
 
 @lru_cache(4096)

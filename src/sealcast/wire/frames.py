@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -27,11 +26,10 @@ from sealcast.wire.frame import (
     SIGNATURE_CONTEXT,
     TOPIC_BYTES,
     VERSION,
-    byte_string_head,
 )
 
 _BYTES, _TEXT = 2, 3
-_START: Final = b"\x85" + cbor.encode(MAGIC) + cbor.encode(VERSION)
+_START: Final = b"\x85" + cbor.encode(MAGIC)
 _SIGN1: Final = b"\xd2\x84" + cbor.encode(cose.SIGN1_PROTECTED) + b"\xa0"
 _SIGNATURE: Final = b"\x58\x40"
 _HEADER: Final = b"\xaa\x01\x50"
@@ -41,22 +39,32 @@ _COMMITMENT: Final = cbor.encode(cose.LABEL_COMMITMENT) + b"\x58\x20"
 _NONCE: Final = b"\xa1\x05\x4c"
 #: Where a frame's ciphertext begins, at the latest: nothing behind it is looked at.
 _HEAD_BYTES: Final = 128 + limits.MAX_TOKEN_BYTES + limits.MAX_SIGNED_BYTES
-#: The bytes that go before a header to make what is signed; its length comes between.
-_TO_BE_SIGNED: Final = cbor.encode(["Signature1", cose.SIGN1_PROTECTED, SIGNATURE_CONTEXT, b""])[:-1]
+#: What goes before a header, which is a string there as it is in the frame, to make `frame.to_be_signed`.
+BEFORE_HEADER: Final = cbor.encode(["Signature1", cose.SIGN1_PROTECTED, SIGNATURE_CONTEXT, b""])[:-1]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Words = NDArray[np.uint64]
 
-#: By the low five bits of a first byte: how many bytes it and its number take, by how much eight bytes behind it are
-#: shifted to be that number, and the least that is spelt like this.
+#: By the first byte of a number or a string: how many bytes it and its number take; by how many bits eight bytes from
+#: there on are shifted, to the left and then to the right, to be that number; and the least that is spelt like this,
+#: which no number is where there is no such spelling. What is spelt with eight bytes of its own is read anew.
 _LONG: Final = {24: 1, 25: 2, 26: 4, 27: 8}
-_STEP: Final = np.array([1 + _LONG.get(code, 0) for code in range(32)])
-_SHIFT: Final = np.array([64 - 8 * _LONG.get(code, 8) for code in range(32)], np.uint64)
-_LEAST: Final = np.array([{24: 24, 25: 1 << 8, 26: 1 << 16, 27: 1 << 32}.get(code, 0) for code in range(32)], np.uint64)
-_HIGH_BITS: Final = np.uint64(0x8080808080808080)
-#: The first n of eight bytes.
-_WITHIN: Final = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
+_CODES: Final = [code & 31 for code in range(256)]
+_STEP: Final = np.array([1 + _LONG.get(code, 0) for code in _CODES])
+_LEFT: Final = np.array([3 if code < 24 else 8 for code in _CODES], np.uint64)
+_RIGHT: Final = np.array([59 if code < 24 else 64 - 8 * _LONG.get(code, 1) for code in _CODES], np.uint64)
+_FIRST: Final = {24: 24, 25: 1 << 8, 26: 1 << 16, 27: 1 << 32}
+_NEVER: Final = (1 << 64) - 1
+_LEAST: Final = {
+    kind: np.array(
+        [_FIRST.get(code & 31, 0) if code >> 5 == kind and code & 31 < 28 else _NEVER for code in range(256)], np.uint64
+    )
+    for kind in (0, _BYTES, _TEXT)
+}
+_LONGEST: Final = 27
+#: The highest bits of the first n of eight bytes.
+_WITHIN: Final = np.array([int.from_bytes(b"\x80" * n + bytes(8 - n), "big") for n in range(9)], np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +88,11 @@ class Frames:
     """Where the fields of each frame stand, by offset into the frame; only `good` ones say anything."""
 
     good: Bools
+    #: Behind the token comes what is signed, as a string: its length, and where `signed` begins, its bytes.
     token: tuple[Ints, Ints]
     signed: tuple[Ints, Ints]
+    #: Where the header begins as a string, with its length.
+    header_string: Ints
     header: tuple[Ints, Ints]
     fields: HeaderFields
     signature: Ints
@@ -95,9 +106,10 @@ def parse_many(frames: Sequence[bytes]) -> Frames:
     """Takes frames apart."""
     at = _Cursor(frames)
     at.expect(_START)
-    token = at.string(_BYTES, limits.MAX_TOKEN_BYTES)
+    token = at.string(_BYTES, limits.MAX_TOKEN_BYTES, behind=VERSION)
     signed = at.open_string(_BYTES, limits.MAX_SIGNED_BYTES)
     at.expect(_SIGN1)
+    header_string = at.place
     header = at.open_string(_BYTES, limits.MAX_SIGNED_BYTES)
     fields = _header_fields(at)
     at.ends(header)
@@ -117,7 +129,17 @@ def parse_many(frames: Sequence[bytes]) -> Frames:
     # Both end where the frame does: so all that was read before was this frame's, and there is nothing behind it.
     at.good &= (ciphertext[1] == at.whole) & (sealed[1] == at.whole) & (ciphertext[1] - ciphertext[0] > TAG_BYTES)
     return Frames(
-        at.good, token, signed, header, fields, signature, algorithm, commitment, nonce, ciphertext=ciphertext[0]
+        good=at.good,
+        token=token,
+        signed=signed,
+        header_string=header_string,
+        header=header,
+        fields=fields,
+        signature=signature,
+        algorithm=algorithm,
+        commitment=commitment,
+        nonce=nonce,
+        ciphertext=ciphertext[0],
     )
 
 
@@ -125,23 +147,18 @@ def _header_fields(at: _Cursor) -> HeaderFields:
     """Takes the signed headers apart, field by field."""
     at.expect(_HEADER)
     at.skip(TOPIC_BYTES)
-    at.expect(b"\x02")
-    publisher = at.string(_TEXT, limits.MAX_PUBLISHER_BYTES)
+    publisher = at.string(_TEXT, limits.MAX_PUBLISHER_BYTES, behind=2)
     at.good &= at.text(publisher)
     at.expect(b"\x03\x50")
     at.skip(BOOT_BYTES)
     sender_end = at.place
-    at.expect(b"\x04")
-    sequence = at.number(limits.MAX_SEQUENCE)
-    at.expect(b"\x05")
-    count = at.number(limits.MAX_EVENTS_PER_FRAME)
+    sequence = at.number(limits.MAX_SEQUENCE, behind=4)
+    count = at.number(limits.MAX_EVENTS_PER_FRAME, behind=5)
     at.good &= count > 0
-    at.expect(b"\x06")
-    time = at.number(limits.MAX_TIME_MICROS)
+    time = at.number(limits.MAX_TIME_MICROS, behind=6)
     at.expect(b"\x07" + _DIGEST)
     schema = at.skip(DIGEST_BYTES)
-    at.expect(b"\x08")
-    epoch = at.number(limits.MAX_EPOCH)
+    epoch = at.number(limits.MAX_EPOCH, behind=8)
     at.expect(b"\x09" + _DIGEST)
     root = at.skip(DIGEST_BYTES)
     at.expect(b"\x0a" + _DIGEST)
@@ -154,53 +171,56 @@ class _Cursor:
     one or what lies behind the last: whoever uses it checks at the end that it stopped where the frame does."""
 
     def __init__(self, frames: Sequence[bytes]) -> None:
-        heads = [data[:_HEAD_BYTES] for data in frames]
-        lengths = np.fromiter(map(len, heads), np.int64, len(heads))
-        self._raw = raw = b"".join((*heads, bytes(2 * _HEAD_BYTES)))
-        #: Eight bytes from every place on, in both orders.
-        self._little: Words = np.ndarray((len(raw) - 7,), "<u8", raw, strides=(1,))
-        self._big: Words = np.ndarray((len(raw) - 7,), ">u8", raw, strides=(1,))
-        self._start = np.cumsum(lengths) - lengths
-        self._at = self._start
         self.whole = np.fromiter(map(len, frames), np.int64, len(frames))
+        heads: Sequence[bytes] = frames
+        if int(self.whole.max(initial=0)) > _HEAD_BYTES:
+            heads = [data[:_HEAD_BYTES] for data in frames]
+        lengths = np.minimum(self.whole, _HEAD_BYTES)
+        self._raw = raw = b"".join((*heads, bytes(2 * _HEAD_BYTES)))
+        #: Eight bytes from every place on. Taking them from all frames is what costs most here, so they are taken once
+        #: for a label and the number behind it.
+        self._words: Words = np.ndarray((len(raw) - 7,), ">u8", raw, strides=(1,))
+        self._start = np.cumsum(lengths) - lengths
+        self._at: Ints = self._start.copy()
         self.good = self.whole <= limits.MAX_FRAME_BYTES
 
     @property
     def place(self) -> Ints:
         """By offset into each frame."""
-        return self._at - self._start
+        place: Ints = self._at - self._start
+        return place
 
     def big_endian(self) -> Ints:
         """The next eight bytes as a number; the place stays."""
-        number: Ints = self._big[self._at].astype(np.int64)
+        number: Ints = self._word().view(np.int64)
         return number
 
     def expect(self, wanted: bytes) -> None:
         for ahead in range(0, len(wanted), 8):
             part = wanted[ahead : ahead + 8]
-            found = self._little[self._at + ahead if ahead else self._at]
+            found = self._word(ahead)
             if len(part) < 8:
-                found = found & np.uint64((1 << 8 * len(part)) - 1)
-            self.good &= found == np.uint64(int.from_bytes(part, "little"))
-        self._at = self._at + len(wanted)
+                found >>= np.uint64(64 - 8 * len(part))
+            self.good &= found == np.uint64(int.from_bytes(part, "big"))
+        self._at += len(wanted)
 
     def skip(self, size: int) -> Ints:
         """Where those bytes stand."""
         start = self.place
-        self._at = self._at + size
+        self._at += size
         return start
 
-    def number(self, most: int) -> Ints:
-        return self._head(0, most)
+    def number(self, most: int, behind: int | None = None) -> Ints:
+        return self._head(0, most, behind)
 
-    def open_string(self, kind: int, most: int) -> tuple[Ints, Ints]:
+    def open_string(self, kind: int, most: int, behind: int | None = None) -> tuple[Ints, Ints]:
         """A string whose contents come next: where it starts and ends."""
-        size = self._head(kind, most)
+        size = self._head(kind, most, behind)
         start = self.place
         return start, start + size
 
-    def string(self, kind: int, most: int) -> tuple[Ints, Ints]:
-        start, end = self.open_string(kind, most)
+    def string(self, kind: int, most: int, behind: int | None = None) -> tuple[Ints, Ints]:
+        start, end = self.open_string(kind, most, behind)
         self._at = self._start + end
         return start, end
 
@@ -210,7 +230,7 @@ class _Cursor:
         beyond = np.zeros(size.size, np.bool_)
         for ahead in range(0, int(size.max(initial=0)), 8):
             within = _WITHIN[np.clip(size - ahead, 0, 8)]
-            beyond |= (self._little[start + ahead] & within & _HIGH_BITS) != 0
+            beyond |= (self._words[start + ahead].astype(np.uint64) & within) != 0
         for row in np.flatnonzero(beyond).tolist():
             begin = int(start[row])
             beyond[row] = not cbor.is_utf8(self._raw[begin : begin + int(size[row])])
@@ -219,27 +239,37 @@ class _Cursor:
     def ends(self, span: tuple[Ints, Ints]) -> None:
         self.good &= self.place == span[1]
 
-    def _head(self, kind: int, most: int) -> Ints:
-        """A number, or a string's length, in its shortest spelling; 0 for what is none."""
-        first = self._big[self._at]
-        code = (first >> np.uint64(56)).astype(np.int64)
-        short = code & 31
-        longer = self._big[self._at + 1] >> _SHIFT[short]
-        value = np.where(short < 24, short.astype(np.uint64), longer)
-        self.good &= (code >> 5 == kind) & (value >= _LEAST[short]) & (value <= np.uint64(most)) & (short < 28)
-        self._at = self._at + _STEP[short]
-        return np.where(value <= np.uint64(most), value, np.uint64(0)).astype(np.int64)
+    def _word(self, ahead: int = 0) -> Words:
+        word: Words = self._words[self._at + ahead if ahead else self._at].astype(np.uint64)
+        return word
+
+    def _head(self, kind: int, most: int, behind: int | None) -> Ints:
+        """A number, or a string's length, in its shortest spelling; 0 for what is none. A label may stand before it."""
+        word, label = self._word(), 0 if behind is None else 1
+        if behind is not None:
+            self.good &= word >> np.uint64(56) == np.uint64(behind)
+            word <<= np.uint64(8)
+        code = (word >> np.uint64(56)).view(np.int64)
+        value = word << _LEFT[code]
+        value >>= _RIGHT[code]
+        if most >> 32:
+            long = np.flatnonzero(code & 31 == _LONGEST)
+            if long.size:
+                value[long] = self._words[self._at[long] + (1 + label)]
+        good = (value >= _LEAST[kind][code]) & (value <= np.uint64(most))
+        if not good.all():
+            self.good &= good
+            value[~good] = 0
+        self._at += _STEP[code]
+        if label:
+            self._at += label
+        return value.view(np.int64)
 
 
-@lru_cache(1024)
-def before_header(length: int) -> bytes:
-    """What goes before the bytes of a header of that length to make `frame.to_be_signed`."""
-    return _TO_BE_SIGNED + byte_string_head(length)
-
-
-def body_aad(protected: bytes, signed: bytes) -> bytes:
-    """The associated data of a body: `frame.body_aad`, from the bytes of both."""
-    return b"\x83\x68Encrypt0\x58\x2a" + protected + byte_string_head(len(signed)) + signed
+def before_signed(commitment: bytes, key_bits: int) -> bytes:
+    """What goes before a frame's signed part, which is a string there as it is in the frame, to make `frame.body_aad`.
+    It is the same for all frames that are sealed under one key."""
+    return b"\x83\x68Encrypt0" + cbor.encode(cose.encrypt0_protected(commitment, key_bits))
 
 
 def topic_of(sender: bytes) -> bytes:
