@@ -48,9 +48,10 @@ $(READY): pyproject.toml uv.lock $(if $(filter .tools/%,$(UV)),$(UV))
 	@.tools/bin/pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r $<
 	@touch $@
 
-# The last line is the next one to type; README.md shows the same one, and a test compares them.
+# The last line is the next one to type; README.md shows the same one, and a test compares them. DEMO is for options:
+# the tests make a smaller day of it.
 demo: $(READY)
-	@$(BIN)/sealcast demo
+	@$(BIN)/sealcast demo $(DEMO)
 	@echo
 	@echo "Next, in this directory, type:"
 	@echo ". .venv/bin/activate && sealcast init market"
@@ -72,8 +73,8 @@ IN_MEMORY := $(shell [ -w /dev/shm ] && ! grep -q ' /dev/shm .*noexec' /proc/mou
 
 # One process more than cores, because many tests wait. Four took as long as three.
 test: say-how-long postgres mosquitto softhsm kafka chromium hosts $(READY)
-	@$(MAKE) --no-print-directory -j 2 lint $(WARM)
 	@$(BIN)/python -m compileall -q src
+	@$(MAKE) --no-print-directory -j 3 lint $(WARM) rewritten
 	@$(IN_MEMORY) $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # The tests start Spark dozens of times. A small demo first lets Java keep the classes that it loads
@@ -81,6 +82,12 @@ test: say-how-long postgres mosquitto softhsm kafka chromium hosts $(READY)
 $(WARM): $(READY)
 	@$(BIN)/sealcast demo --events 1000 --desks 20 --json >/dev/null
 	@touch $@
+
+# pytest rewrites the asserts of a file and keeps the result. Where it has not, as in a fresh clone, each of the processes
+# that share the tests would do that for every file at the same time: ten seconds of each.
+.PHONY: rewritten
+rewritten: $(READY)
+	@$(BIN)/pytest --collect-only -qq >/dev/null
 
 .PHONY: say-how-long
 say-how-long:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -154,18 +155,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    def rank(item: pytest.Item) -> int:
-        path = item.path.as_posix()
-        return next((n for n, part in enumerate(LONGEST_FIRST) if f"tests/{part}" in path), len(LONGEST_FIRST))
-
-    items.sort(key=rank)  # stable: within a file, the order stays
+    items.sort(key=lambda item: _rank(item.path))  # stable: within a file, the order stays
     if not any("::" in argument for argument in config.args) and (stale := unfit([item.nodeid for item in items])):
         raise pytest.UsageError(f"tests/long.py names what is not there: {stale}")
     for item in items:
         if is_long(item.nodeid) or tries_more(item):
             item.add_marker(pytest.mark.soak)
-        if any(f"tests/{part}" in item.path.as_posix() for part in HEAVY) or not STARTS.isdisjoint(_fixtures(item)):
+        if _is_heavy(item.path) or not STARTS.isdisjoint(_fixtures(item)):
             item.add_marker(pytest.mark.heavy)
+
+
+@cache
+def _rank(path: Path) -> int:
+    """When a file's turn comes."""
+    name = path.as_posix()
+    return next((n for n, part in enumerate(LONGEST_FIRST) if f"tests/{part}" in name), len(LONGEST_FIRST))
+
+
+@cache
+def _is_heavy(path: Path) -> bool:
+    return any(f"tests/{part}" in path.as_posix() for part in HEAVY)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

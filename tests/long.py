@@ -76,6 +76,15 @@ LONG: Final[dict[str, str]] = {
     # command runs on a real cluster of one worker, with its checkpoint at a URL (test_cluster_run.py).
     "pipeline/test_session.py::test_runs_without_any_java_on_this_machine_and_says_nothing": "a start of Spark, 22 s",
     "pipeline/test_cluster.py::test_checkpoint_at_a_url": "14 s",
+    # --- commands that start Spark. Every day, `demo`, `run` and `doctor` do, and all else of these runs without it.
+    "lab/test_match.py::test_the_command_itself": "13 s; its functions run in the session that tests share",
+    "pipeline/test_faults.py::test_a_pipeline_on_a_full_disk_says_so_and_goes_on_when_there_is_space": (
+        "12 s; log/test_disk.py fills disks without Spark"
+    ),
+    # --- many processes of peers. Every day, five of them are killed (test_peer_processes.py), cables are cut
+    # (network/test_four_hosts.py), and labels are split within one process (test_split.py).
+    "protections/attribute/test_peer_processes.py::test_parts_of_a_split_label_have_parents_in_different_processes": "7 s",
+    "protections/attribute/test_peer_soak.py::test_eight_processes_two_kills_and_a_cut_cable": "7 s, and waits a minute",
     # --- MQTT. Every day, killed bridges and crowds run on MQTT 5, and every protection goes through a bridge on it.
     **{
         f"mqtt/test_bridge.py::test_events_go_through_mosquitto_and_back[{name}-3.1.1]": "1 to 2 s"
@@ -91,7 +100,18 @@ LONG: Final[dict[str, str]] = {
     "pipeline/test_retention.py::test_the_oldest_of_a_recording_go_when_there_are_too_many_bytes[8000]": "4 s",
     "pipeline/test_budgets.py::test_without_budgets_they_do[xpath]": "13 s",
     "pipeline/test_faults.py::test_a_flipped_byte_in_the_frame_log_stops_the_pipeline_with_its_place[data]": "5 s",
+    # Every day, groups on two machines have one protection whose broker reads and one whose brokers route blindly.
+    **{
+        f"remote/test_groups.py::test_members_on_two_machines_share_the_events[{name}]": "3 s"
+        for name in ("payload", "searchable")
+    },
+    # Every day, each library has one profile, and each profile one library.
+    **{
+        f"protections/attribute/test_by_the_book.py::test_an_event_is_opened_and_verified_by_the_book[{name}]": "3 s"
+        for name in ("fast-P", "portable-A")
+    },
     # --- measurements in small, whose functions have tests of their own
+    "cli/test_ease.py::test_the_rows_are_measured_with_real_processes": "8 s",
     "pipeline/test_attribute_cores.py": "13 s",
 }
 

@@ -110,8 +110,9 @@ def in_a_clone(document: Path) -> bool:
 
 
 @cache
-def paste(document: Path) -> Pasted:
-    """Runs the document's blocks. Once for each process: several tests may look at what came out."""
+def paste(document: Path, demo: str = "") -> Pasted:
+    """Runs the document's blocks. Once for each process: several tests may look at what came out. `demo` are options
+    for `make demo`, which are not in the document."""
     home = Path(mkdtemp(prefix="sealcast-docs-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)  # not earlier: tests look at what is there afterwards
     place = home / "here"
@@ -131,7 +132,7 @@ def paste(document: Path) -> Pasted:
     shell = subprocess.Popen(
         [*(own_loopback() if _listens(document) else ()), "bash", "--noprofile", "--norc", "-euo", "pipefail", script],
         cwd=place,
-        env={**caches, **inherited, "HOME": str(home), "PATH": os.pathsep.join(path)},
+        env={**caches, **inherited, "HOME": str(home), "DEMO": demo, "PATH": os.pathsep.join(path)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

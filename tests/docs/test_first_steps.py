@@ -8,10 +8,13 @@ from tests.docs.pages import README, TUTORIAL
 from tests.docs.paste import as_said, blocks, paste
 
 pytestmark = pytest.mark.timeout(600)
+#: What `make demo` takes a quarter of the time with.
+SMALL = "--events 1000 --desks 20"
 
 
-def test_the_readme_works_when_it_is_pasted() -> None:
-    pasted = paste(README)
+@pytest.mark.parametrize("demo", [SMALL, pytest.param("", marks=pytest.mark.soak)])
+def test_the_readme_works_when_it_is_pasted(demo: str) -> None:
+    pasted = paste(README, demo)
     assert pasted.code == 0, pasted.err
     assert pasted.out.splitlines()[-1] == "nyse 118.00"
 
@@ -19,7 +22,7 @@ def test_the_readme_works_when_it_is_pasted() -> None:
 def test_the_demo_ends_with_the_next_line_to_type() -> None:
     demo, following, *_ = blocks(README)
     assert demo.text == "make demo\n"
-    lines = paste(README).out.splitlines()
+    lines = paste(README, SMALL).out.splitlines()
     told = lines[lines.index("Next, in this directory, type:") + 1]
     assert following.text == f"{told}\n"
     assert lines[lines.index(told) + 1].startswith("realm 'market' made in ")

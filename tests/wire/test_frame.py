@@ -267,7 +267,6 @@ def lengths(*each: int) -> cbor.TaggedValue:
         ([cbor.TaggedValue(70, "abcd"), b"abcd"], 1),
         ({1: lengths(4)}, 1),
     ],
-    ids=str,
 )
 def test_bodies_that_do_not_add_up_are_refused(body: object, count: int) -> None:
     with pytest.raises(FrameRejected):
