@@ -83,8 +83,13 @@ LONG: Final[dict[str, str]] = {
     ),
     # --- many processes of peers. Every day, five of them are killed (test_peer_processes.py), cables are cut
     # (network/test_four_hosts.py), and labels are split within one process (test_split.py).
-    "protections/attribute/test_peer_processes.py::test_parts_of_a_split_label_have_parents_in_different_processes": "7 s",
-    "protections/attribute/test_peer_soak.py::test_eight_processes_two_kills_and_a_cut_cable": "7 s, and waits a minute",
+    **{
+        f"protections/attribute/{name}": "7 s, and waits a minute"
+        for name in (
+            "test_peer_processes.py::test_parts_of_a_split_label_have_parents_in_different_processes",
+            "test_peer_soak.py::test_eight_processes_two_kills_and_a_cut_cable",
+        )
+    },
     # --- MQTT. Every day, killed bridges and crowds run on MQTT 5, and every protection goes through a bridge on it.
     **{
         f"mqtt/test_bridge.py::test_events_go_through_mosquitto_and_back[{name}-3.1.1]": "1 to 2 s"
