@@ -60,9 +60,10 @@ def test_every_member_and_nobody_else_is_served(
         assert plan.members.size == sum(map(len, rows))
 
 
+@pytest.mark.parametrize("batches", [5, pytest.param(25, marks=pytest.mark.soak)])
 @EVERY
 def test_whoever_pools_all_keys_ever_handed_out_opens_nothing_that_was_not_for_one_of_them(
-    name: str, setting: Setting
+    name: str, setting: Setting, batches: int
 ) -> None:
     """Batches over a long time: members come and go, keys are handed out, evicted and handed out again.
 
@@ -72,7 +73,7 @@ def test_whoever_pools_all_keys_ever_handed_out_opens_nothing_that_was_not_for_o
     planner = make(name, setting)
     held: dict[int, set[KeyRef]] = defaultdict(set)
     used: list[tuple[frozenset[int], set[KeyRef]]] = []
-    rows = popular(SLOTS, 400, p=0.7, size=12, seed=5, density=0.2)
+    rows = popular(SLOTS, 40 * batches, p=0.7, size=12, seed=5, density=0.2)
     for first in range(0, len(rows), 40):
         batch = [row for row in rows[first : first + 40] if row]
         words, group_of = bits.unique_rows(packed(batch))

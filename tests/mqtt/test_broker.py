@@ -254,18 +254,19 @@ def test_at_qos_0_everyone_connected_gets_it(tmp_path: Path) -> None:
             reader.client.close()
 
 
-def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.soak)])
+def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(tmp_path: Path, kills: int) -> None:
     """Killed -9 again and again in the middle of publishing. What was acknowledged arrives; what was not, is sent again
     by Paho; the client drops what comes twice."""
     random = Random(6)
     realm = realm_with(tmp_path / "realm", ["s0", "s1"])
-    published = events(random, 600)
+    published = events(random, 150 * kills)
     with serving(realm) as served:
         here = Reader(realm, "s0", served.port, "price < 200")
         away = Reader(realm, "s1", served.port, "price > 50")
         away.away()
         with publishing(realm, "nyse", served.port) as nyse:
-            for first in range(0, 600, 150):
+            for first in range(0, 150 * kills, 150):
                 publish(nyse, published[first : first + 150])
                 time.sleep(0.2)
                 served.kill()

@@ -22,6 +22,7 @@ from sealcast.protections.searchable.reference import Label, Trapdoor
 from sealcast.protections.searchable.scheme import Holder, UserKeys
 from sealcast.protections.searchable.search import Registered, SearchIndex
 from sealcast.wire.searching import parse_block
+from tests.effort import seeds
 from tests.protections.searchable.world import TOPIC_ID, World
 
 EVENTS, SUBSCRIPTIONS = 250, 400
@@ -189,7 +190,9 @@ def large(tag_bits: int) -> Content:
     return Content(schema, events, filters, tag_bits)
 
 
-@pytest.mark.parametrize(("tag_bits", "prefilter"), [(0, "none"), (2, "cuckoo"), (16, "cuckoo"), (32, "bloom")])
+@pytest.mark.parametrize(
+    ("tag_bits", "prefilter"), seeds([(0, "none"), (16, "cuckoo"), (2, "cuckoo"), (32, "bloom")], daily=2)
+)
 def test_a4_the_index(tag_bits: int, prefilter: str) -> None:
     """Half of the subscriptions come after the publications, which are then searched once more."""
     content = large(tag_bits)
