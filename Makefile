@@ -72,7 +72,7 @@ IN_MEMORY := $(shell [ -w /dev/shm ] && ! grep -q ' /dev/shm .*noexec' /proc/mou
   && [ "$$(df --output=avail /dev/shm | tail -n 1)" -gt 6000000 ] && echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
 
 # One process more than cores, because many tests wait. Four took as long as three.
-test: say-how-long postgres mosquitto softhsm kafka chromium hosts $(READY)
+test: say-how-long everything
 	@$(BIN)/python -m compileall -q src
 	@$(MAKE) --no-print-directory -j 3 lint $(WARM) rewritten
 	@$(IN_MEMORY) $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
@@ -89,9 +89,21 @@ $(WARM): $(READY)
 rewritten: $(READY)
 	@$(BIN)/pytest --collect-only -qq >/dev/null
 
+# What the tests need beside the Python environment. One after the other: a system installs one package at a time.
+SERVERS := postgres mosquitto softhsm kafka chromium hosts
+# The environment meanwhile: the one waits for the network most of the time, and the other compiles.
+.PHONY: everything
+everything:
+	@$(MAKE) -s -j 1 $(SERVERS) & servers=$$!; code=0; \
+	$(MAKE) -s setup || code=$$?; wait $$servers || code=$$?; exit $$code
+
 .PHONY: say-how-long
 say-how-long:
 	@echo "This takes $(TEST_TAKES). In a hurry: make check"
+
+# The lists of packages, once for all that is installed here.
+APT_UPDATE := { [ -n "$$(find .tools/apt-updated -mmin -60 2>/dev/null)" ] \
+  || { apt-get -qq update && mkdir -p .tools && touch .tools/apt-updated; }; }
 
 # The tests start a PostgreSQL of their own. Its programs come from the system's packages; free when they are there.
 postgres:
@@ -100,7 +112,7 @@ postgres:
 install-postgres:
 	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
 	  echo "the tests need PostgreSQL: apt-get install --no-install-recommends postgresql (as root), or its pg_ctl on PATH" >&2; exit 1; }
-	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends postgresql >/dev/null
+	@$(APT_UPDATE) && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends postgresql >/dev/null
 
 # The tests start a mosquitto of their own, with the plug-in of mqtt-plugin/ in it: the server, and the headers of what
 # the plug-in uses.
@@ -114,7 +126,7 @@ mosquitto:
 install-mosquitto:
 	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
 	  echo "this needs mosquitto: apt-get install --no-install-recommends $(MOSQUITTO_PACKAGES) (as root)" >&2; exit 1; }
-	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends $(MOSQUITTO_PACKAGES) >/dev/null
+	@$(APT_UPDATE) && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends $(MOSQUITTO_PACKAGES) >/dev/null
 
 # The tests keep an unlock key in a PKCS#11 token: SoftHSM's, which is one in software.
 softhsm:
@@ -123,7 +135,7 @@ softhsm:
 install-softhsm:
 	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
 	  echo "the tests need SoftHSM: apt-get install --no-install-recommends softhsm2 (as root)" >&2; exit 1; }
-	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends softhsm2 >/dev/null
+	@$(APT_UPDATE) && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends softhsm2 >/dev/null
 
 # The tests and the measurements start a Kafka of their own. Maven fetches its jars by version, and each has to have the
 # digest that is written down here.
@@ -139,7 +151,7 @@ kafka: .tools/kafka/.ready
 install-maven:
 	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
 	  echo "this needs Maven: apt-get install --no-install-recommends maven (as root), or mvn on PATH" >&2; exit 1; }
-	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends maven >/dev/null
+	@$(APT_UPDATE) && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends maven >/dev/null
 
 # The tests of the console look at its pages in a real browser.
 chromium:
@@ -148,12 +160,12 @@ chromium:
 install-chromium:
 	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
 	  echo "the tests need a browser: apt-get install --no-install-recommends chromium (as root)" >&2; exit 1; }
-	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends chromium >/dev/null
+	@$(APT_UPDATE) && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends chromium >/dev/null
 
 # Tests on hosts of their own (tests/network) need root, and `ip` to make network namespaces. Who is not root cannot run
 # them in any case: they are left out, and the last line of the tests says how many.
 hosts:
-	@command -v ip >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || { apt-get -qq update \
+	@command -v ip >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || { $(APT_UPDATE) \
 	  && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends iproute2 >/dev/null; }
 
 mqtt-plugin: mosquitto
@@ -173,7 +185,7 @@ docs: $(if $(filter .tools/%,$(UV)),$(UV))
 bench: $(READY) mqtt-plugin kafka
 	@$(BIN)/sealcast bench
 
-soak: $(READY) postgres mosquitto softhsm kafka chromium hosts
+soak: everything
 	@$(BIN)/pytest -m soak --timeout 3600
 
 # atheris is not part of `make setup`: it is large, and has wheels for Linux on x86-64 only.
