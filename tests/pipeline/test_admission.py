@@ -279,7 +279,7 @@ def test_a_batch_is_decided_as_its_frames_are_one_by_one(world: World) -> None:
 
 
 def test_a_batch_is_opened_as_its_frames_are_one_by_one(world: World) -> None:
-    """The second half, with what the first half would have stopped: some flips from the schema on that leave a frame."""
+    """The second half, with what the first would have stopped: some flips from the schema on that leave a frame."""
     dice, gate = random.Random(8), world.gate()
     counts = (1, 3, 1, 1, 20)
     honest = [world.frame(world.cast.publisher, count, symbol="ACME", price=count) for count in counts]
