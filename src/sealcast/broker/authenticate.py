@@ -187,7 +187,7 @@ def _claims(received: Received, parsed: Frames, times: Ints, who: Who, refused: 
     claims["time"] = times[kept]
     claims["hi"], claims["lo"], claims["publisher"] = who[kept].T
     claims["sequence"], claims["count"] = parsed.fields.sequence[kept], parsed.fields.count[kept]
-    claims["size"] = np.fromiter(map(len, received.frames), np.int64, len(received.frames))[kept]
+    claims["size"] = parsed.size[kept]
     return claims
 
 

@@ -100,10 +100,10 @@ class _Spent:
     """All frames of a batch charged at once, as if none were too much."""
 
     def __init__(self, accounts: Accounts, publisher: Names, time_us: Ints, events: Ints, size: Ints) -> None:
-        self._others = accounts[~np.isin(accounts["publisher"], publisher)]
         self._order = np.argsort(publisher, kind="stable")
         names = publisher[self._order]
         self._starts = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), names[1:] != names[:-1])))
+        self._others = accounts[~np.isin(accounts["publisher"], names[self._starts])]
         self._now = time_us[self._order] * 1000
         self.before = self._known(accounts, names[self._starts])
         self.after = self.before.copy()

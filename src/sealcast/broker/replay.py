@@ -135,9 +135,10 @@ class Windows:
             found = self._seen(asked)
             found = _repeats(asked, found)
             found = self._boots(asked, found, generation)
-            taken = found == ReplayVerdict.FRESH
-            self._remember(asked[taken], generation)
-            found[taken] = self._charge(asked[taken], generation)
+            fresh = found == ReplayVerdict.FRESH
+            taken = asked[fresh]
+            self._remember(taken, generation)
+            found[fresh] = self._charge(taken, generation)
             verdicts[rows] = found
         return verdicts
 
@@ -300,19 +301,20 @@ def _repeats(asked: Claims, found: Verdicts) -> Verdicts:
     """Claims of one batch against each other. Whatever overlaps in part is decided one by one: no honest publisher's
     frames do, and a dishonest one pays a signature for each."""
     rows = np.flatnonzero(found == ReplayVerdict.FRESH)
-    mine = asked[rows]
-    line = np.lexsort((np.arange(rows.size), mine["count"], mine["sequence"], mine["lo"], mine["hi"]))
-    mine = mine[line]
-    same_boot = (mine["hi"][1:] == mine["hi"][:-1]) & (mine["lo"][1:] == mine["lo"][:-1])
-    equal = same_boot & (mine["sequence"][1:] == mine["sequence"][:-1]) & (mine["count"][1:] == mine["count"][:-1])
-    # Should the first of equals be refused, so are the others, by the same frame.
-    found[rows[line[1:][equal]]] = ReplayVerdict.DUPLICATE
-    kept = line[np.concatenate((np.ones(min(1, line.size), np.bool_), ~equal))]
-    mine = asked[rows[kept]]
-    same_boot = (mine["hi"][1:] == mine["hi"][:-1]) & (mine["lo"][1:] == mine["lo"][:-1])
-    touching = same_boot & (mine["sequence"][1:] < mine["sequence"][:-1] + mine["count"][:-1])
+    columns = [asked[name][rows] for name in ("hi", "lo", "sequence", "count")]
+    kept = np.lexsort(columns[::-1])  # equal ones stay in the order of arrival
+    hi, lo, sequence, count = (column[kept] for column in columns)
+    same_boot = (hi[1:] == hi[:-1]) & (lo[1:] == lo[:-1])
+    equal = same_boot & (sequence[1:] == sequence[:-1]) & (count[1:] == count[:-1])
+    if equal.any():
+        # Should the first of equals be refused, so are the others, by the same frame.
+        found[rows[kept[1:][equal]]] = ReplayVerdict.DUPLICATE
+        kept = kept[np.concatenate((np.ones(1, np.bool_), ~equal))]
+        hi, lo, sequence, count = (column[kept] for column in columns)
+        same_boot = (hi[1:] == hi[:-1]) & (lo[1:] == lo[:-1])
+    touching = same_boot & (sequence[1:] < sequence[:-1] + count[:-1])
     if touching.any():
-        suspects = set(_boots_in(mine[1:][touching]))
+        suspects = set(zip(hi[1:][touching].tolist(), lo[1:][touching].tolist(), strict=True))
         arrived = np.sort(kept)
         one_by_one = [
             r for r, b in zip(rows[arrived].tolist(), _boots_in(asked[rows[arrived]]), strict=True) if b in suspects

@@ -71,6 +71,7 @@ DEFAULT_KEY_BITS: Final = 256
 MAX_SEALS_PER_KEY: Final = 2**32
 
 _LABEL: Final = b"sealcast/1 aead"
+_ALTERED: Final = "this was sealed under another key or at another position, or it was altered"
 #: A block of SHA-512.
 _BLOCK_BYTES: Final = 128
 
@@ -110,7 +111,12 @@ class SealingKey(Unpicklable):
         """The plaintext, or CannotOpen: another key, another position, or altered."""
         if not compare_digest(self.commitment, commitment):
             raise CannotOpen("this was sealed under another key")
-        return self.unseal(nonce, ciphertext, aad)
+        if len(nonce) != NONCE_BYTES:
+            raise Misuse(f"a nonce has {NONCE_BYTES} bytes, not {len(nonce)}")
+        try:
+            return self._aead.decrypt(nonce, ciphertext, aad)
+        except InvalidTag:
+            raise CannotOpen(_ALTERED) from None
 
     def open_many(
         self, nonces: Sequence[bytes], commitments: Sequence[bytes], ciphertexts: Sequence[bytes]
@@ -149,7 +155,7 @@ class SealingKey(Unpicklable):
         try:
             return list(map(self._aead.decrypt, ready, wrapped, repeat(None)))
         except InvalidTag:
-            raise CannotOpen("this was sealed under another key or at another position, or it was altered") from None
+            raise CannotOpen(_ALTERED) from None
 
     def unseal(self, nonce: bytes, sealed: bytes | memoryview, aad: bytes | None = None) -> bytes:
         """What `seal` hid where no commitment travels beside it, because a lie surfaces in what it opens: keys."""
@@ -158,7 +164,7 @@ class SealingKey(Unpicklable):
         try:
             return self._aead.decrypt(nonce, sealed, aad)
         except InvalidTag:
-            raise CannotOpen("this was sealed under another key or at another position, or it was altered") from None
+            raise CannotOpen(_ALTERED) from None
 
     def _count(self, seals: int) -> None:
         # Per process, so no proof; a key that reaches it here is far beyond what its epoch should have sealed.

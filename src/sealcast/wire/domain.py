@@ -62,16 +62,25 @@ def admissible(attribute: Attribute, column: pa.Array) -> Bools:
             return np.ones(len(column), dtype=np.bool_)
         case Type.STRING:
             limit = attribute.max_length if attribute.max_length is not None else MAX_STRING_LENGTH
+            # A text has at least as many bytes as characters.
+            if (pc.max(pc.binary_length(column)).as_py() or 0) <= min(limit, MAX_STRING_LENGTH):
+                return np.ones(len(column), dtype=np.bool_)
             short = pc.and_(
                 pc.less_equal(pc.utf8_length(column), limit), pc.less_equal(pc.binary_length(column), MAX_STRING_LENGTH)
             )
             return plain(pc.fill_null(short, True))
         case Type.FLOAT:
-            values = plain(pc.fill_null(column, 0.0))
-            return np.asarray(_float_admissible(attribute, values) | plain(column.is_null()))
+            return _or_null(column, _float_admissible(attribute, plain(_filled(column, 0.0))))
         case _:
-            whole = plain(pc.fill_null(column, 0))
-            return np.asarray(_whole_admissible(attribute, whole) | plain(column.is_null()))
+            return _or_null(column, _whole_admissible(attribute, plain(_filled(column, 0))))
+
+
+def _filled(column: pa.Array, value: float) -> pa.Array:
+    return pc.fill_null(column, value) if column.null_count else column
+
+
+def _or_null(column: pa.Array, good: Bools) -> Bools:
+    return np.asarray(good | plain(column.is_null())) if column.null_count else good
 
 
 def _whole_admissible(attribute: Attribute, values: npt.NDArray[np.int64]) -> Bools:

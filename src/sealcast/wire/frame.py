@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Annotated, Final, NamedTuple, overload
 
@@ -226,13 +226,15 @@ class FrameBody(NamedTuple):
 class JoinedMessages(Sequence[bytes]):
     """Messages that are in one piece, each cut out when somebody asks for it: of most events nobody does."""
 
-    __slots__ = ("_bounds", "_joined")
-
     def __init__(self, joined: bytes, lengths: NDArray[np.int64]) -> None:
-        self._joined, self._bounds = joined, [0, *np.cumsum(lengths).tolist()]
+        self._joined, self._lengths = joined, lengths
+
+    @cached_property
+    def _bounds(self) -> list[int]:
+        return [0, *np.cumsum(self._lengths).tolist()]
 
     def __len__(self) -> int:
-        return len(self._bounds) - 1
+        return self._lengths.size
 
     @overload
     def __getitem__(self, index: int) -> bytes: ...

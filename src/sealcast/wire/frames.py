@@ -88,6 +88,8 @@ class Frames:
     """Where the fields of each frame stand, by offset into the frame; only `good` ones say anything."""
 
     good: Bools
+    #: How many bytes it has.
+    size: Ints
     #: Behind the token comes what is signed, as a string: its length, and where `signed` begins, its bytes.
     token: tuple[Ints, Ints]
     signed: tuple[Ints, Ints]
@@ -130,6 +132,7 @@ def parse_many(frames: Sequence[bytes]) -> Frames:
     at.good &= (ciphertext[1] == at.whole) & (sealed[1] == at.whole) & (ciphertext[1] - ciphertext[0] > TAG_BYTES)
     return Frames(
         good=at.good,
+        size=at.whole,
         token=token,
         signed=signed,
         header_string=header_string,
