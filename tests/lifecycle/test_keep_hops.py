@@ -17,9 +17,8 @@ from sealcast.lab.theft.tries import Tries
 from sealcast.log.hop_notes import TakenRecords, write_taken
 from sealcast.log.reseals import Removal
 from sealcast.model.protection import protection_of
-from sealcast.pipeline import withdrawing
 from sealcast.pipeline.retention import Retainer, kept_steps
-from sealcast.protections import steps
+from sealcast.protections import steps, withdrawing
 from sealcast.protections.layered import above
 from sealcast.protections.layered import taken as statements
 from sealcast.protections.layered.node import HOPS, HopStep

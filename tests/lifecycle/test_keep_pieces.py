@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sealcast import Event, Publisher, Realm, Subscriber
-from sealcast.errors import Misuse, ParameterRejected
+from sealcast.errors import ParameterRejected
 from sealcast.lab.drill import drill
 from sealcast.lab.forgetting import Forgotten, forget
 from sealcast.lab.theft.loot import steal
@@ -103,7 +103,7 @@ def test_without_an_end_it_finds_everything(tmp_path: Path, monkeypatch: pytest.
     """The weakened variant: only a note is written."""
     realm = a_realm(tmp_path, pieces_kept_s=10 * 86_400)
     deliver(realm, 0, 1, 2)
-    monkeypatch.setattr("sealcast.pipeline.withdrawing.remove_superseded", lambda step: 0)
+    monkeypatch.setattr("sealcast.protections.withdrawing.remove_superseded", lambda step: 0)
     retain(realm, 20)
     assert Tries(realm, steal(realm, "low", tokens=False)).reads(TOPIC).opened == 2
 
@@ -168,7 +168,7 @@ def test_a_reader_who_missed_keys_gets_them_again(tmp_path: Path) -> None:
     publish(realm, [0, 1, 4])
     carried(realm)
     step = StepName(str(realm.paths.root), TOPIC).open()
-    from sealcast.pipeline.withdrawing import withdraw
+    from sealcast.protections.withdrawing import withdraw
 
     withdraw(step, [0], "test", Removal.RETENTION)  # type: ignore[arg-type]
     with (
@@ -203,17 +203,6 @@ def test_what_forgetting_left_of_a_batch_has_an_end_too(tmp_path: Path) -> None:
 
 
 # --- rules ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("protection", [name for name, made in PROTECTIONS.items() if made().peers])
-def test_where_it_cannot_be_it_is_refused(tmp_path: Path, protection: str) -> None:
-    realm = Realm.create(tmp_path / "realm")
-    with pytest.raises(Misuse, match="none can be removed by their age"):
-        about = KeyParameters(pieces_kept_s=86_400)
-        realm.create_topic(TOPIC, SCHEMA, protection=protection, parameters=about)
-    realm.create_topic(TOPIC, SCHEMA, protection=protection)
-    with pytest.raises(Misuse, match="none can be removed by their age"):
-        realm.alter_topic(TOPIC, pieces_kept_bytes=10)
 
 
 def test_what_is_stored() -> None:

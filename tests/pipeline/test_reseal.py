@@ -27,6 +27,7 @@ from sealcast.protections.endpoint.broker import EndpointStep
 from sealcast.protections.endpoint.open import Opener
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.steps import StepName
+from sealcast.protections.withdrawing import remove_superseded
 from sealcast.protections.witness.answer import Verdict
 from sealcast.protections.witness.mailboxes import received
 from sealcast.protections.witness.reasons import Reasons
@@ -298,7 +299,7 @@ def test_killed_at_any_of_its_steps_it_is_finished_by_the_next_run(realm: Realm,
     assert not reseal.wanted(topic, "again", ["mallory"]).places
     assert done.pieces < 2 * ROUNDS, "some were done before"
     names = {ref.name for committed in topic.ledger.entries() for ref in committed.entry.pieces}
-    reseal.remove_superseded(topic)
+    remove_superseded(topic)
     topic.collect_garbage(2**60)
     assert set(topic.pieces.names()) == names
     assert take(realm, "bob", 1000) == everything(realm, "bob")[6:]

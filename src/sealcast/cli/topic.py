@@ -197,16 +197,16 @@ def alter(
 
 def _kept(topic: Topic) -> str:
     """How long frames are kept, in words."""
-    if topic.protection.peers:
-        return "in its publishers' own logs"
-    return _in_words(topic.frames_kept_us, topic.parameters.frames_kept_bytes)
+    where = ", in its publishers' own logs" if topic.protection.peers else ""
+    return _in_words(topic.frames_kept_us, topic.parameters.frames_kept_bytes) + where
 
 
 def _pieces_kept(topic: Topic) -> str:
-    """How long sealed events are kept, and how many, in words. Where that is longer than was asked, why."""
+    """How long sealed events are kept, how many, and where, in words. Where that is longer than was asked, why."""
     words, kept = _in_words(topic.pieces_kept_us, topic.parameters.pieces_kept_bytes), topic.pieces_kept_us
-    longer = kept is not None and kept > 1_000_000 * topic.parameters.pieces_kept_s
-    return f"{words}, as long as their frames (--keep-frames)" if longer else words
+    if kept is not None and kept > 1_000_000 * topic.parameters.pieces_kept_s:
+        words += ", as long as their frames (--keep-frames)"
+    return f"{words}, in each reader's own inbox" if topic.protection.peers else words
 
 
 def _in_words(kept: int | None, most: int) -> str:

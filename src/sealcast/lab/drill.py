@@ -39,6 +39,7 @@ from sealcast.pipeline import reseal
 from sealcast.pipeline.reseal import Done
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.steps import StepName
+from sealcast.protections.withdrawing import remove_superseded
 from sealcast.trust.admin.compromise import Response, center_keys, ensure_center, missing_center, respond
 from sealcast.trust.certificates.lists import Cause
 from sealcast.trust.certificates.roles import Role
@@ -287,7 +288,7 @@ def _reseal(
         done.append(reseal.run(topic, want, session))
         if not done[-1].pieces:
             break  # nobody can seal those again that are left
-    removed = reseal.remove_superseded(topic)
+    removed = remove_superseded(topic)
     if removed and done:
         done[-1].removed += removed
     return done

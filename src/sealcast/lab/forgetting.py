@@ -1,7 +1,7 @@
 """Forgetting: events become unreadable for good, because their sealed bytes and the keys of their epochs are destroyed.
 
     rotate    a new epoch begins; what stays readable will be under its keys
-    remove    batches that are forgotten whole: their pieces are emptied (`pipeline.withdrawing`)
+    remove    batches that are forgotten whole: their pieces are emptied (`protections.withdrawing`)
     reseal    everything else of earlier epochs, without the events of a publisher who is forgotten (`pipeline.reseal`)
     frames    all that were committed are removed: they hold the same events, for brokers
     keys      the registry says that nobody needs the epochs before; centers and brokers destroy what opens them
@@ -32,9 +32,9 @@ from sealcast.log.driver_lock import runs_already
 from sealcast.log.reseals import Removal
 from sealcast.overlay import routing
 from sealcast.pipeline import reseal
-from sealcast.pipeline.withdrawing import Withdrawn, withdraw
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.steps import StepName
+from sealcast.protections.withdrawing import Withdrawn, withdraw
 from sealcast.trust.admin import topics
 from sealcast.trust.admin.compromise import center_keys
 from sealcast.trust.admin.deletion import Lasting, lasting

@@ -17,8 +17,8 @@ from typing import Final
 from sealcast.errors import Bug, Unavailable
 from sealcast.log.entry import PieceRef
 from sealcast.log.reseals import Removal, Resealed
-from sealcast.pipeline.reseal import remove_superseded
 from sealcast.protections.steps import CutEvent, CuttingStep, OpenStep
+from sealcast.protections.withdrawing import remove_superseded
 
 #: Tries, should somebody collect pieces that no record names yet.
 _TRIES: Final = 3

@@ -40,7 +40,6 @@ from sealcast.groupkeys.naive import Naive
 from sealcast.log.cursor import Cursor, CursorFile
 from sealcast.log.entry import PieceRef
 from sealcast.log.ledger import Committed, Ledger
-from sealcast.log.replays import Replays
 from sealcast.log.reseals import Removal, Resealed
 from sealcast.model.stages import Admitted, FrameProof, Grouped
 from sealcast.pipeline.failures import explained
@@ -51,7 +50,8 @@ from sealcast.protections.endpoint.refs import PieceKeys
 from sealcast.protections.endpoint.seal import seal
 from sealcast.protections.endpoint.sealer import EndpointSealer, sealer_with
 from sealcast.protections.frame_steps import FramesStep
-from sealcast.protections.steps import OpenStep, StepName
+from sealcast.protections.steps import StepName
+from sealcast.protections.withdrawing import remove_superseded
 from sealcast.protections.witness.places import Delivered
 from sealcast.trust.keys.topic_keys import TopicKeys
 from sealcast.trust.realm.changes import RotateTopic
@@ -321,21 +321,6 @@ def run(
             _commit(topic, want, record, by_record.pop(record), done)
     done.removed = remove_superseded(topic)
     return done
-
-
-def remove_superseded(topic: OpenStep) -> int:
-    """Removes the pieces that lost their places, also those that a job before was killed before it removed; and what
-    was replayed in earlier epochs, which its reader can ask for again."""
-    gone = topic.ledger.superseded().intersection(topic.pieces.names())
-    topic.pieces.remove(gone)
-    replays, epoch = Replays(topic.journal), topic.realm.state().topic(topic.name.topic).epoch
-    past = {ref.name for each in replays.all() if each.epoch < epoch for ref in each.pieces}
-    current = {ref.name for each in replays.all() if each.epoch == epoch for ref in each.pieces}
-    old = (past - current).intersection(replays.pieces.names())
-    if old:
-        replays.pieces.remove(old)
-    replays.close()
-    return len(gone) + len(old)
 
 
 def _commit(topic: FramesStep, want: Resealing, record: int, made: Mapping[int, Made], done: Done) -> None:

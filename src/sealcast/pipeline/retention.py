@@ -1,13 +1,9 @@
 """Retention: frames are removed once they are committed and old enough. Sealed pieces are the record, frames are not.
 Where a topic says so, pieces have an end, too: by their age, or by how many bytes there are (`protections.due`).
 
-    committed --- 3/4 of the time: kept --- by the end of the time: removed
-
-A frame is as old as the ledger's record of it, by the broker's own clock. A log lets whole files go, so a new file is
-begun whenever the present one is an eighth of the time old; what a file holds is then at most that far apart. What
-still needs frames keeps them (`Retainer.settled`): another broker that has not been sent them, and pieces that cannot
-be sealed again without them. What replay detection and filters that come later look back is part of the time
-(`Topic.frames_kept_us`).
+How old a frame is, `protections.kept_frames` says. What still needs frames keeps them (`Retainer.settled`): another
+broker that has not been sent them, and pieces that cannot be sealed again without them. What replay detection and
+filters that come later look back is part of the time (`Topic.frames_kept_us`).
 
 Pieces do not wait for readers, who are told what they missed. They wait for brokers that are to hand them on
 (`OpenStep.awaited`): a broker that missed something could tell nobody what it was. Those below say how far they are
@@ -23,7 +19,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Final, Self
 
@@ -32,24 +28,22 @@ from sealcast.log import failing
 from sealcast.log.closing import Closing
 from sealcast.log.failing import FailureNote
 from sealcast.log.ledger import LedgerReader
-from sealcast.log.port import SharedLog, TopicLog
 from sealcast.log.reseals import Removal
 from sealcast.overlay import routing
-from sealcast.pipeline.withdrawing import Withdrawn, withdraw
+from sealcast.protections import kept_frames
 from sealcast.protections.due import records_due
 from sealcast.protections.frame_steps import FramesStep
+from sealcast.protections.kept_frames import end_of, first_with
+from sealcast.protections.kept_frames import reached as frames_reached
 from sealcast.protections.port import broker_side
 from sealcast.protections.steps import StepName
+from sealcast.protections.withdrawing import Withdrawn, withdraw
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.receiving import ReceivingKeys
-from sealcast.trust.realm.parameters import NO_LIMIT
 from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
 
 #: How often a run looks for frames that are old enough.
 EVERY_SECONDS: Final = 60.0
-#: Files begin so many times within the time that frames are kept; they go when they are this much younger than it.
-_SLICES: Final = 8
-_EARLIER: Final = 2
 _NOTED_AS: Final = "retention"
 
 
@@ -101,47 +95,13 @@ class Retainer(Closing):
 
     def _drop(self, name: StepName, now_us: int) -> int:
         about = self._realm.state().topic(name.topic)
-        kept_us, most = about.frames_kept_us, about.parameters.frames_kept_bytes
         paths = self._realm.paths.topic(name.topic, name.broker)
-        unlimited = kept_us is None and most >= NO_LIMIT
-        if unlimited or not (paths.frames_root.is_dir() and paths.ledger.is_dir()):
+        if not (kept_frames.have_an_end(about) and paths.frames_root.is_dir() and paths.ledger.is_dir()):
             return 0
-        removed, slice_us = 0, (about.least_kept_us if kept_us is None else kept_us) // _SLICES
         ledger = LedgerReader(self._realm.journal(name.topic, name.broker))
-        try:
-            young = _taken_by(ledger, now_us - slice_us)
-            old = {} if kept_us is None else _taken_by(ledger, now_us - (kept_us - _EARLIER * slice_us))
-            with self._realm.frames(name.topic, name.broker) as log:
-                starts = {p: log.partition(p).start() for p in range(log.partitions)}
-                if most < NO_LIMIT:
-                    unneeded = _taken_by(ledger, now_us - about.looked_back_us)
-                    old = _further(old, _at_most(self._too_many(name, ledger, log, starts, most), unneeded))
-                least = self.settled(name, ledger, starts, old) if any(old.values()) else {}
-                for partition, start in starts.items():
-                    part, before = log.partition(partition), least.get(partition, 0)
-                    part.cut(young.get(partition, 0))
-                    if before > start:
-                        removed += part.drop(before) - start
-        finally:
-            ledger.close()
-        return removed
-
-    def _too_many(
-        self, name: StepName, ledger: LedgerReader, log: TopicLog, starts: Mapping[int, int], most: int
-    ) -> dict[int, int]:
-        """By partition, how far the oldest committed frames go, so that the others have so many bytes at the most. What
-        a record of the ledger took is measured once."""
-        known, first = self._taken.setdefault(name, {}), _first_with(ledger, starts)
-        for gone in [index for index in known if index < first]:
-            del known[gone]
-        for index in range(first, ledger.end()):
-            if index not in known:
-                known[index] = sum(_sizes(log, ledger, partition, index, start) for partition, start in starts.items())
-        size, index = sum(known.values()), first
-        while size > most:
-            size -= known[index]
-            index += 1
-        return _reached(ledger, index) if index > first else {}
+        with closing(ledger), self._realm.frames(name.topic, name.broker) as log:
+            known = self._taken.setdefault(name, {})
+            return kept_frames.drop(about, ledger, log, now_us, known, partial(self.settled, name, ledger))
 
     def withdraw(self, name: StepName, now_us: int) -> Withdrawn:
         """Removes sealed events that the topic keeps no longer: the oldest records first (`withdrawing`), as far as no
@@ -227,29 +187,7 @@ def first_kept(topic: Topic, ledger: LedgerReader, starts: Mapping[int, int], no
 def _came_after(ledger: LedgerReader, starts: Mapping[int, int], time_us: int) -> bool:
     """Whether every frame from `starts` on came after a time, by the looks that the ledger's records are pinned to."""
     first = bisect_right(range(ledger.end()), time_us, key=lambda index: ledger.at(index).entry.end.settled_us)
-    return first < ledger.end() and all(_end_of(ledger, p, first) <= start for p, start in starts.items())
-
-
-def _taken_by(ledger: LedgerReader, time_us: int) -> dict[int, int]:
-    """By partition, how many frames had been committed at a time."""
-    end = bisect_right(range(ledger.end()), time_us, key=lambda index: ledger.at(index).entry.end.time_us)
-    return dict(enumerate(ledger.at(end - 1).entry.end.partitions)) if end else {}
-
-
-def _sizes(log: TopicLog, ledger: LedgerReader, partition: int, index: int, start: int) -> int:
-    """The bytes of frames that a record took from a partition, and that are still there."""
-    begin = max(start, _end_of(ledger, partition, index - 1) if index else 0)
-    end, part = _end_of(ledger, partition, index), log.partition(partition)
-    assert isinstance(part, SharedLog)
-    return sum(part.sizes(begin, end)) if end > begin else 0
-
-
-def _further(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
-    return {partition: max(one.get(partition, 0), other.get(partition, 0)) for partition in {**one, **other}}
-
-
-def _at_most(ends: Mapping[int, int], limits: Mapping[int, int]) -> dict[int, int]:
-    return {partition: min(end, limits.get(partition, 0)) for partition, end in ends.items()}
+    return first < ledger.end() and all(end_of(ledger, p, first) <= start for p, start in starts.items())
 
 
 def _done_alone(
@@ -257,34 +195,16 @@ def _done_alone(
 ) -> dict[int, int]:
     """How far pieces can do without their frames, of those that were taken up to `ends`."""
     step = FramesStep.of(name)
-    index = max(known.get(name, 0), _first_with(ledger, starts))
-    reached = _reached(ledger, index)
+    index = max(known.get(name, 0), first_with(ledger, starts))
+    reached = frames_reached(ledger, index)
     while index < ledger.end() and not _covers(reached, ends):
         pieces = map(step.parse, (step.pieces.read(ref.name, ref.digest) for ref in ledger.at(index).entry.pieces))
         if not all(map(step.stands_alone, pieces)):
             break
         index += 1
-        reached = _reached(ledger, index)
+        reached = frames_reached(ledger, index)
     known[name] = index
     return {partition: min(end, reached.get(partition, 0)) for partition, end in ends.items()}
-
-
-def _first_with(ledger: LedgerReader, starts: Mapping[int, int]) -> int:
-    """The first record of which a frame is left: the frames of those before it are gone."""
-
-    def first(partition: int) -> int:
-        reached = partial(_end_of, ledger, partition)
-        return bisect_right(range(ledger.end()), starts[partition], key=reached)
-
-    return min(map(first, starts), default=0)
-
-
-def _end_of(ledger: LedgerReader, partition: int, index: int) -> int:
-    return ledger.at(index).entry.reached(partition)
-
-
-def _reached(ledger: LedgerReader, records: int) -> dict[int, int]:
-    return dict(enumerate(ledger.at(records - 1).entry.end.partitions)) if records else {}
 
 
 def _covers(reached: Mapping[int, int], ends: Mapping[int, int]) -> bool:

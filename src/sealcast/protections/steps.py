@@ -219,6 +219,10 @@ class OpenStep(Unpicklable, ABC):
     # --- its files --------------------------------------------------------------------------------
 
     @property
+    def topic(self) -> str:
+        return self.name.topic
+
+    @property
     def paths(self) -> TopicPaths:
         return self.realm.paths.topic(self.name.topic, self.name.broker)
 

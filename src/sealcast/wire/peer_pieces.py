@@ -95,6 +95,10 @@ class PeerPiece:
         """Some of its events, as a piece of their own."""
         return replace(self, **_columns([self.carried(event) for event in events]), rejected=(), counts={})
 
+    def emptied(self, version: int) -> PeerPiece:
+        """What is left of it when its events are removed: what was refused, and how many arrivals it accounts for."""
+        return replace(self, version=version, **_columns([]), counts={**self.counts, "deliveries": 0})
+
 
 def made(
     topic: bytes,

@@ -15,14 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from sealcast.broker.history import History
 from sealcast.broker.replay import Windows
 from sealcast.errors import CannotOpen, Corrupt, SealcastError
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
+from sealcast.log.journal import DirectoryJournal
+from sealcast.log.ledger import Committed
 from sealcast.log.piece_reader import PieceReader, peer_reader
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.model.rejection import Reason
@@ -35,6 +39,7 @@ from sealcast.protections.attribute.open import AttributeOpener
 from sealcast.protections.attribute.outgoing import OutgoingFrames
 from sealcast.protections.witness.report import CheckReport, Kind
 from sealcast.trust.deployment import Realm
+from sealcast.wire import frame, peer_pieces
 from sealcast.wire.carried import CarriedEvent
 from sealcast.wire.peer_logs import EntryKind
 from sealcast.wire.peer_pieces import PeerPiece
@@ -48,6 +53,26 @@ class SentEvent(NamedTuple):
     time_us: int
     #: Over links between processes, which takes time.
     linked: bool
+
+
+@dataclass(slots=True)
+class _Gone:
+    """What a subscriber's peer removed from its inbox: how many events, and when the last of those records was made."""
+
+    events: int = 0
+    until_us: int = -1
+
+    def take(self, committed: Committed) -> int:
+        """How many events of a record were removed."""
+        if not committed.is_emptied or committed.resealed is None:
+            return 0
+        found = sum(count for _, count in committed.resealed.withdrawn)
+        self.events, self.until_us = self.events + found, committed.time_us
+        return found
+
+    def may_have_been(self, event: CarriedEvent, skew_us: int) -> bool:
+        """Whether an event was published before what was removed came, as far as clocks can tell."""
+        return frame.parse_signed(event.signed).header.time - skew_us <= self.until_us
 
 
 class PeersAudit:
@@ -64,8 +89,9 @@ class PeersAudit:
             if realm.paths.entity_key(name).exists() and not state.entity(name).revoked
         ]
         self._sent: dict[Position, SentEvent] = {}
-        #: How many frames of each publisher's log its account has.
+        #: How many frames of each publisher's log its account has, and the first that is still there.
         self._taken: dict[str, int] = {}
+        self._kept_from: dict[str, int] = {}
 
     def size(self) -> int:
         return len(self._publishers) + len(self._subscribers)
@@ -102,13 +128,17 @@ class PeersAudit:
                 self.report.waiting += max(0, frames.log.partition(0).end() - taken)
 
     def _again(self, name: str, frames: OutgoingFrames, reader: PieceReader[PeerPiece]) -> int:
-        """Judges again what a publisher's peer sent; how many frames that were."""
-        windows, taken = Windows(frames.bounds), 0
+        """Judges again what a publisher's peer sent; how many frames that were. Frames that may repeat some which were
+        removed are looked at, and not judged."""
+        windows, taken, sent = Windows(frames.bounds), 0, self._realm.paths.topic(self._topic, name).sent.root
+        history = History(reader.ledger, DirectoryJournal(sent).pieces, frames.log, frames.bounds, peer_pieces.parse)
+        kept_from = self._kept_from[name] = frames.log.partition(0).start()
         reader.ledger.verify()
         for committed in reader.ledger.entries():
             entry, (piece,) = committed.entry, reader.pieces(committed.index, committed.index + 1)
-            first, end = entry.start.partitions[0], entry.end.partitions[0]
+            first, end = max(kept_from, entry.start.partitions[0]), entry.end.partitions[0]
             self.report.batches += 1
+            judged = first == entry.start.partitions[0] and history.knows(entry.start.settled_us)
             events, rejected = list[CarriedEvent](), []
             while first < end:
                 received = frames.received(first, end - first, entry.arrival)
@@ -117,9 +147,11 @@ class PeersAudit:
                 rejected += refused
                 first = received.offsets[-1] + 1
             where = f"record {committed.index} of {name}'s account"
-            if tuple(rejected) != piece.rejected:
+            if not judged:
+                self.report.gap(f"some of what {name!r} sent is too old to be judged again: its frames were removed")
+            elif tuple(rejected) != piece.rejected:
                 self.report.add(Kind.REFUSED, f"{where}: what it refused is not what there was to refuse")
-            if entry.counts.get("admitted", 0) != len(events):
+            if judged and entry.counts.get("admitted", 0) != len(events):
                 self.report.add(Kind.COUNTS, f"{where}: it says {entry.counts.get('admitted', 0)}, not {len(events)}")
             linked = testimony.has_spoken(self._realm, self._topic, name)
             self._sent |= {
@@ -138,34 +170,45 @@ class PeersAudit:
             closing(peer_reader(paths.root, key=key)) as reader,
         ):
             opener = AttributeOpener.of(self._realm.state, self._topic, ring)
-            had, inbox, refused = dict[Position, OpenedEvent](), set[bytes](), set[Position]()
+            had, inbox, refused, gone = dict[Position, OpenedEvent](), set[bytes](), set[Position](), _Gone()
             try:
                 reader.ledger.verify()
-                for event in self._inbox(name, reader, refused):
+                for event in self._inbox(name, reader, refused, gone):
                     inbox.add(event.id)
                     self._received(name, event, opener, had)
             except SealcastError as error:
                 self.report.add(Kind.PIECE, f"the inbox of {name}: {error.message}")
                 return
-            self._said(name, inbox)
-            self._missing(name, ring, had, refused)
+            self.report.removed += gone.events
+            if gone.events:
+                self.report.gap(f"{name!r} removed {gone.events} events from its inbox: what it had is not judged")
+            self._said(name, inbox, gone)
+            self._missing(name, ring, had, refused, gone)
             if self._by_reference:
                 self._asked(name, ring, had)
 
-    def _said(self, name: str, inbox: set[bytes]) -> None:
-        """What the peer says in its own log."""
+    def _said(self, name: str, inbox: set[bytes], gone: _Gone) -> None:
+        """What the peer says in its own log. Of events that it removed, nothing is left to find them by: there may be
+        as many of these as there are notes of."""
+        removed = gone.events
         try:
             for entry in testimony.said_by(self._realm, self._topic, name):
                 if entry.kind is EntryKind.DELIVERED and entry.event not in inbox:
+                    removed -= 1
+                    if removed >= 0:
+                        self.report.count(f"peers_{entry.kind.name.lower()}")
+                        continue
                     self.report.add(Kind.LOG, f"{name}'s log says that event {entry.event.hex()} is in its inbox")
                 self.report.count(f"peers_{entry.kind.name.lower()}")
         except Corrupt as error:
             self.report.add(Kind.LOG, f"the log of {name}'s peer: {error.message}")
 
-    def _inbox(self, name: str, reader: PieceReader[PeerPiece], refused: set[Position]) -> Iterator[CarriedEvent]:
+    def _inbox(
+        self, name: str, reader: PieceReader[PeerPiece], refused: set[Position], gone: _Gone
+    ) -> Iterator[CarriedEvent]:
         for committed in reader.ledger.entries():
             self.report.batches += 1
-            found = 0
+            found = gone.take(committed)
             for piece in reader.pieces(committed.index, committed.index + 1):
                 yield from map(piece.carried, range(len(piece)))
                 refused |= {each.position for each in piece.rejected if each.reason is Reason.SEAL}
@@ -203,12 +246,20 @@ class PeersAudit:
         publisher = self._realm.state().entity_numbered(at.partition)
         if publisher not in self._publishers:
             return False
+        if at.offset < self._kept_from.get(publisher, 0):
+            return False
         return at.offset < self._taken[publisher] or not testimony.has_spoken(self._realm, self._topic, publisher)
 
     def _missing(
-        self, name: str, ring: CredentialRing, had: dict[Position, OpenedEvent], refused: set[Position]
+        self,
+        name: str,
+        ring: CredentialRing,
+        had: dict[Position, OpenedEvent],
+        refused: set[Position],
+        gone: _Gone,
     ) -> None:
         heard = testimony.heard_until_us(self._realm, self._topic, name) or 0
+        skew_us = self._realm.state().topic(self._topic).parameters.max_skew_s * 1_000_000
 
         @cache
         def opener(ids: frozenset[str]) -> AttributeOpener:
@@ -218,7 +269,7 @@ class PeersAudit:
 
         subscribed = cache(lambda version: self._subscribed(name, version))
         for at, sent in self._sent.items():
-            if at in had:
+            if at in had or gone.may_have_been(sent.event, skew_us):
                 continue
             try:
                 opener(subscribed(sent.version)).open(sent.event)

@@ -69,12 +69,14 @@ def why(realm: Realm, topic: str, position: Position, subscriber: str) -> WhyAns
     if refused is not None:
         because = f"{refused.reason}: {refused.detail}" if refused.detail else str(refused.reason)
         return replace(answer, refused=refused).that(Verdict.REFUSED, f"it was not admitted ({because})")
-    return _arrived(realm, answer, publisher, sent[0].entry.version)
+    return _arrived(realm, answer, publisher, sent[0].entry.version, sent[0].entry.start.time_us)
 
 
-def _arrived(realm: Realm, answer: WhyAnswer, publisher: str, version: int) -> WhyAnswer:
+def _arrived(realm: Realm, answer: WhyAnswer, publisher: str, version: int, sent_us: int) -> WhyAnswer:
     topic, name, position = answer.topic, answer.subscriber, answer.event
+    removed = False
     for committed, piece in _records(realm.paths.topic(topic, name)):
+        removed = removed or (committed.is_emptied and committed.entry.end.time_us >= sent_us)
         refused = _refused(piece, position)
         if refused is not None:
             text = f"{name!r} refused it ({refused.reason}: {refused.detail})"
@@ -86,6 +88,9 @@ def _arrived(realm: Realm, answer: WhyAnswer, publisher: str, version: int) -> W
             way = testimony.way_of(realm, topic, piece.carried(event).id, name)
             by = f", by way of {', '.join(map(repr, way))}" if way else ""
             return answer.that(Verdict.DELIVERED, f"it is in the inbox of {name!r}{by}")
+    if removed:
+        text = f"events were removed since from the inbox of {name!r}: whether it was among them is no longer known"
+        return answer.that(Verdict.UNKNOWN, text)
     state = realm.state(version)
     if not any(each.subscriber == name for each in state.subscriptions_of(topic)):
         return answer.that(Verdict.NOT_SUBSCRIBED, f"{name!r} had no subscription when the event was sent")

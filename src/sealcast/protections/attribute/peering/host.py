@@ -3,6 +3,7 @@
     identity (certificate, door, links)  ──>  one `PeerMember` for each topic that peers carry
     registry, four times a second        ──>  who may be linked to: who is revoked is cut off
               once a second, if it moved ──>  who runs the roots, places, keys of a new epoch
+    once a minute                        ──>  frames and inboxes: what is kept no longer is removed (`upkeep`)
 
 By default a process hosts every entity whose keys are here and that has a filter or a log on such a topic. Who begins
 to publish or subscribe later joins by itself. One process at a time runs an entity's peer.
@@ -32,6 +33,7 @@ from sealcast.protections.attribute.peering.hosted import HostedIdentity, RunsAl
 from sealcast.protections.attribute.peering.hosting import DEFAULT_SETTINGS, ListenAt
 from sealcast.protections.attribute.peering.member import PeerMember
 from sealcast.protections.attribute.peering.rendezvous import rendezvous_of
+from sealcast.protections.attribute.upkeep import PeerUpkeep
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.realm.state import RealmState
 
@@ -47,6 +49,8 @@ IDLE_EACH: Final = 8
 NEAR_S: Final = 0.5
 #: How often, in turns, a process shows how it stands.
 SHOW_EACH: Final = 4
+#: How often peers remove what their topics keep no longer.
+TIDY_S: Final = 60.0
 
 
 class PeerHost(Unpicklable):
@@ -83,6 +87,8 @@ class PeerHost(Unpicklable):
         self._locks = ExitStack()
         self._said = dict[str, str]()
         self._looking: asyncio.Future[None]
+        self._upkeep = PeerUpkeep(realm)
+        self._tidying: asyncio.Future[None] | None = None
         #: What happened so far, over all peers.
         self.counts = Counter[str]()
 
@@ -92,6 +98,7 @@ class PeerHost(Unpicklable):
         """Hosts peers until `stop` says so; with `once`, until nothing has happened for so many seconds."""
         self._port = self._listener.open(self._at.host, self._at.port)
         looked, turn, began = -1, 0, asyncio.get_running_loop().time()
+        tidied = began
         self._looking = asyncio.get_running_loop().create_future()
         self._looking.set_result(None)
         try:
@@ -109,7 +116,10 @@ class PeerHost(Unpicklable):
                 if turn % SHOW_EACH == 1:
                     self._show()
                 if once is not None and self._quiet(began, once):
+                    await asyncio.to_thread(self._tidy)
                     break
+                if (now := asyncio.get_running_loop().time()) - tidied >= TIDY_S and not self._is_tidying:
+                    tidied, self._tidying = now, asyncio.ensure_future(asyncio.to_thread(self._tidy))
                 await asyncio.sleep(FOLLOW_S)
             return self._total()
         finally:
@@ -151,6 +161,27 @@ class PeerHost(Unpicklable):
                 if chosen:
                     await self._join(identity, topic, chosen)
         self._show()
+
+    @property
+    def _is_tidying(self) -> bool:
+        return self._tidying is not None and not self._tidying.done()
+
+    def _tidy(self) -> None:
+        """Removes what is kept no longer, beside everything else."""
+        for topic in topics_here(self._state):
+            for name in list(self._hosted):
+                about = f"upkeep of {name}/{topic}"
+                try:
+                    removed = self._upkeep.once(topic, name)
+                except SealcastError as error:
+                    self._say(about, error)
+                else:
+                    self._said.pop(about, None)
+                    if any(removed):
+                        self._told(
+                            f"{name}/{topic}: {removed.frames} frames and {removed.events} sealed events removed, "
+                            "which the topic keeps no longer"
+                        )
 
     def _taking_part(self) -> Sequence[str]:
         if self._names is not None:
@@ -266,7 +297,7 @@ class PeerHost(Unpicklable):
         return total
 
     async def _close(self) -> None:
-        await asyncio.wait([self._looking])
+        await asyncio.wait([self._looking, *([] if self._tidying is None else [self._tidying])])
         for identity in self._hosted.values():
             await identity.stop()
         await asyncio.gather(*self._retiring.values())

@@ -20,7 +20,6 @@ from sealcast.trust.realm.changes import (
     PublishTopicKey,
     RotateTopic,
 )
-from sealcast.trust.realm.parameters import NO_LIMIT
 from sealcast.trust.realm.rules.draft import Draft, TopicTables
 from sealcast.trust.realm.rules.names import check_name
 from sealcast.trust.realm.topics import FIRST_EPOCH, DeletedTopic, ReceivingKey, Topic, TopicState
@@ -85,16 +84,6 @@ def create_topic(draft: Draft, change: CreateTopic) -> None:
 
 
 def _check_kept(topic: Topic) -> None:
-    if topic.parameters.pieces_end and topic.protection.peers:
-        raise Misuse(
-            f"pieces of topic {topic.name!r} lie with its readers: none can be removed by their age or their number",
-            hint="keep them (--keep-pieces always); `sealcast topic delete` removes all of it",
-        )
-    if topic.parameters.frames_kept_bytes < NO_LIMIT and topic.protection.peers:
-        raise Misuse(
-            f"frames of topic {topic.name!r} lie in its publishers' own logs: no broker could count their bytes",
-            hint="leave --keep-frames at a span of time",
-        )
     if topic.parameters.forgets and topic.protection.peers:
         raise Misuse(
             f"topic {topic.name!r} has no brokers that could forget keys: its publishers and subscribers carry it",
