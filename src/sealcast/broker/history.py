@@ -12,12 +12,13 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from sealcast.broker.columns import REJECTED
 from sealcast.broker.gate import CHECK, WHOLE_FRAME, Codes
 from sealcast.broker.replay import CLAIM, Bools, Claims, ReplayBounds, ReplayVerdict, Windows, identify
 from sealcast.log.embedded import EmbeddedTopic
-from sealcast.log.entry import PieceRef
+from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.ledger import LedgerReader
-from sealcast.log.offsets import Arrival, PinnedOffset
+from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import PieceStore
 from sealcast.model.rejection import Reason, Rejection
 from sealcast.wire import frame, sealed
@@ -65,7 +66,7 @@ class History:
         oldest = windows.first_generation(settled) * self._bounds.period_us
         for index in range(self.first_record(oldest, before), before):
             entry = self._ledger.at(index).entry
-            taken = [part for ref in entry.own for part in self._accepted(ref, entry.arrival)]
+            taken = [part for ref in entry.own for part in self._accepted(ref, entry)]
             claims = np.concatenate([np.empty(0, CLAIM), *(claims for claims, _ in taken)])
             charged = np.concatenate([np.empty(0, np.bool_), *(charged for _, charged in taken)])
             windows.take(claims, charged)
@@ -94,13 +95,15 @@ class History:
         index = self.first_record(time_us, self._ledger.end())
         return self._ledger.at(index).entry.start if index < self._ledger.end() else None
 
-    def _accepted(self, ref: PieceRef, arrival: Arrival) -> Iterator[tuple[Claims, Bools]]:
+    def _accepted(self, ref: PieceRef, entry: Entry) -> Iterator[tuple[Claims, Bools]]:
         """Claims of the piece's frames that replay took, and which of them were charged."""
         first = max(ref.first, self._log.partition(ref.partition).start())
         if first >= ref.end:
             return
-        piece = self._parse(self._pieces.read(ref.name, ref.digest))
-        refused = {r.position.offset: r.reason for r in piece.rejected if r.position.row == WHOLE_FRAME}
+        refused, arrival = dict[int, Reason](), entry.arrival
+        if any(entry.counts.get(name) for name in REJECTED.values()):  # else there is nothing to look for
+            piece = self._parse(self._pieces.read(ref.name, ref.digest))
+            refused = {r.position.offset: r.reason for r in piece.rejected if r.position.row == WHOLE_FRAME}
         claims, charged = list[tuple[int, ...]](), list[bool]()
         for offset, time_us, data in self._log.partition(ref.partition).read(first, ref.end):
             reason = refused.get(offset)

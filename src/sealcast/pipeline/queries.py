@@ -102,9 +102,11 @@ class Query:
 
 
 def pieces_of(claims: DataFrame, step: FramesStep, windows: Windows | None, tasks: int) -> DataFrame:
-    """Claims -> rulings -> pieces. `windows` are what a new query's replay state begins with."""
-    seeds = replay.seeds(claims.sparkSession, step, windows)
-    return claims.transform(replay.ruled, step.name, seeds, tasks).mapInArrow(kernel(step.name), ddl(PIECES))
+    """Claims -> rulings -> pieces. `windows` are what a new query's replay state begins with, or a batch job."""
+    seeds, ruled = replay.seeds(claims.sparkSession, step, windows), replay.ruled
+    if not claims.isStreaming:
+        ruled = replay.ruled_once
+    return claims.transform(ruled, step.name, seeds, tasks).mapInArrow(kernel(step.name), ddl(PIECES))
 
 
 def parallelism(spark: SparkSession) -> dict[str, int]:

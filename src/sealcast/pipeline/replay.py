@@ -14,15 +14,16 @@ is a function of those, so they are the same windows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from sealcast.broker.columns import PINNED, REFUSED, RULINGS, SEEDS, ddl
-from sealcast.broker.replay import BUCKETS, CLAIM, ReplayBounds, Windows
+from sealcast.broker.replay import BUCKETS, CLAIM, Windows
 from sealcast.broker.rulings import rule
 from sealcast.errors import Corrupt
 from sealcast.primitives import mac
@@ -49,6 +50,47 @@ def ruled(claims: DataFrame, name: StepName, seeds: DataFrame | None, tasks: int
     return decided.repartitionById(tasks, "task")
 
 
+def ruled_once(claims: DataFrame, name: StepName, seeds: DataFrame | None, tasks: int) -> DataFrame:
+    """The same for a batch job, which leaves no state behind: windows are what it begins with, and nobody keeps
+    them. A state store for each partition, and a process that serves it, would be made for nothing."""
+
+    def decide(claims: pa.Table, stored: list[bytes]) -> pa.Table:
+        given = claims.to_pylist()
+        decided = _decide(name, given, stored[0] if stored else None)[0] if given else []
+        return pa.Table.from_pylist(decided, schema=RULINGS)
+
+    def alone(claims: pa.Table) -> pa.Table:
+        return decide(claims, [])
+
+    def after(claims: pa.Table, begin: pa.Table) -> pa.Table:
+        return decide(claims, begin.column("windows").to_pylist())
+
+    grouped = claims.groupBy("bucket")
+    if seeds is None:
+        decided = grouped.applyInArrow(alone, ddl(RULINGS))
+    else:
+        decided = grouped.cogroup(seeds.groupBy("bucket")).applyInArrow(after, ddl(RULINGS))
+    return decided.repartitionById(tasks, "task")
+
+
+def _decide(name: StepName, given: Sequence[Any], stored: bytes | None) -> tuple[list[dict[str, Any]], bytes | None]:
+    """Rows of RULINGS on all claims of a batch on one bucket, and its windows afterwards, sealed; None where they are
+    empty."""
+    bucket = int(given[0]["bucket"])
+    if bucket == REFUSED:
+        return [_row(row, bytes(row["claims"])) for row in given if not row["again"]], stored
+    step = FramesStep.of(name)
+    bounds = step.gate(given[0]["version"]).bounds
+    opened = b"" if stored is None else _opened(step.journal_key, bucket, stored)
+    windows = Windows(bounds) if stored is None else Windows.unpack(opened, bounds)
+    parts = [np.frombuffer(row["claims"], CLAIM) for row in given]
+    rulings = rule(windows, np.concatenate(parts), given[0]["settled"])
+    ends = np.cumsum([part.size for part in parts])
+    pairs = zip(given, np.split(rulings, ends[:-1]), strict=True)
+    decided = [_row(row, part.tobytes()) for row, part in pairs if part.size and not row["again"]]
+    return decided, _sealed(step.journal_key, bucket, windows) if len(windows) else None
+
+
 def seeds(spark: SparkSession, step: FramesStep, windows: Windows | None) -> DataFrame | None:
     """What the state of a new query begins with; None when that is nothing. Spark reads it for the first batch alone,
     and yet has tasks that bring it in every micro-batch, as many as those of the state itself."""
@@ -69,44 +111,28 @@ class Replay(StatefulProcessor):
         # crashed: nothing that can go wrong belongs here.
         self._state = handle.getValueState("windows", _STATE)
 
-    @property
-    def _key(self) -> Secret:
-        return self._name.open().journal_key
-
     def handleInitialState(self, key: Any, initialState: Row, timerValues: TimerValues) -> None:
         self._state.update((bytes(initialState.windows),))
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
-        bucket, given = int(key[0]), list(rows)
-        if bucket == REFUSED:
-            yield from (_row(row, bytes(row.claims)) for row in given if not row.again)
-            return
-        bounds = FramesStep.of(self._name).gate(given[0].version).bounds
-        windows = self._load(bucket, bounds)
-        parts = [np.frombuffer(row.claims, CLAIM) for row in given]
-        rulings = rule(windows, np.concatenate(parts), given[0].settled)
-        self._save(bucket, windows)
-        ends = np.cumsum([part.size for part in parts])
-        for row, part in zip(given, np.split(rulings, ends[:-1]), strict=True):
-            if part.size and not row.again:
-                yield _row(row, part.tobytes())
+        given, found = list(rows), None if int(key[0]) == REFUSED else self._state.get()
+        decided, windows = _decide(self._name, given, None if found is None else bytes(found[0]))
+        if int(key[0]) != REFUSED:
+            self._save(windows)
+        return (Row(**row) for row in decided)
 
     def close(self) -> None:
         pass
 
-    def _load(self, bucket: int, bounds: ReplayBounds) -> Windows:
-        found = self._state.get()
-        return Windows(bounds) if found is None else Windows.unpack(_opened(self._key, bucket, bytes(found[0])), bounds)
-
-    def _save(self, bucket: int, windows: Windows) -> None:
-        if len(windows):
-            self._state.update((_sealed(self._key, bucket, windows),))
+    def _save(self, windows: bytes | None) -> None:
+        if windows is not None:
+            self._state.update((windows,))
         elif self._state.exists():
             self._state.clear()
 
 
-def _row(about: Row, rulings: bytes) -> Row:
-    return Row(task=about.task, **{name: getattr(about, name) for name in PINNED}, rulings=rulings)
+def _row(about: Any, rulings: bytes) -> dict[str, Any]:
+    return {"task": about["task"], **{name: about[name] for name in PINNED}, "rulings": rulings}
 
 
 def _sealed(key: Secret, bucket: int, windows: Windows) -> bytes:
