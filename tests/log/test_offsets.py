@@ -92,13 +92,13 @@ def _at(offset: int, version: int = 1) -> PinnedOffset:
 def test_a_batch_must_follow_the_ledger(tmp_path: Path) -> None:
     with Ledger(tmp_path, KEY) as ledger:
         start = PinnedOffset.initial(1)
-        assert check_continuity(ledger, start, _at(5)) is Planned.NEW
+        assert check_continuity(ledger.last_span(), start, _at(5)) is Planned.NEW
         with pytest.raises(Corrupt, match="would be lost"):
-            check_continuity(ledger, _at(3), _at(5))
+            check_continuity(ledger.last_span(), _at(3), _at(5))
         ledger.commit(Entry("q", 0, start, _at(5)))
         ledger.commit(Entry("q", 1, _at(5), _at(9)))
-        assert check_continuity(ledger, _at(9), _at(12)) is Planned.NEW
-        assert check_continuity(ledger, _at(5), _at(9)) is Planned.AGAIN
+        assert check_continuity(ledger.last_span(), _at(9), _at(12)) is Planned.NEW
+        assert check_continuity(ledger.last_span(), _at(5), _at(9)) is Planned.AGAIN
 
 
 @pytest.mark.parametrize(
@@ -122,6 +122,6 @@ def test_replayed_and_skipped_offsets_are_refused(
         # Each of these passes the MAC: it was ours once. The ledger refuses it nevertheless.
         replayed = PinnedOffset.from_json(start.to_json(KEY), KEY)
         with pytest.raises(Corrupt, match=says) as raised:
-            check_continuity(ledger, replayed, end)
+            check_continuity(ledger.last_span(), replayed, end)
         assert ledger.end() == 2
         assert raised.value.message.startswith("Spark plans a batch")

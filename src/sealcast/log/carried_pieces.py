@@ -125,9 +125,11 @@ class CarriedPieces(Closing, Unpicklable):
 
     def _is_dropped(self, began: int, placed: int, number: int, position: int) -> bool:
         """Whether a drop of this position was announced before the piece was placed, or may have been."""
-        if began < self._places.start():
+        try:
+            records = self._places.read(began, placed)
+        except NotFound:  # places are dropped after the parts that they lead to
             return True
-        notes = (read_note(record.data, len(self._parts)) for record in self._places.read(began, placed))
+        notes = (read_note(record.data, len(self._parts)) for record in records)
         return any(isinstance(n, Drop) and n.partition == number and n.before > position for n in notes)
 
     # --- reading ---------------------------------------------------------------------------------

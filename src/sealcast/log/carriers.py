@@ -105,8 +105,9 @@ class CarrierPartition(Protocol):
     def become_writer(self) -> None:
         """From now on, whoever called this before appends nothing by `append_alone`."""
 
-    def append_alone(self, records: Sequence[tuple[bytes, bytes]]) -> list[int]:
-        """The same as `append`, for the writer; Fenced when somebody became the writer since."""
+    def append_alone(self, records: Sequence[tuple[bytes, bytes]]) -> tuple[list[int], int]:
+        """The same as `append`, for the writer, and one past the last position that this took, marks and all; Fenced
+        when somebody became the writer since. Readers see the records when it returns."""
 
     def drop(self, before: int) -> None:
         """Removes what is at positions before that."""

@@ -106,7 +106,8 @@ class KafkaCarrier(Closing, Unpicklable):
                     "isolation.level": "read_committed",
                     "enable.partition.eof": True,
                     "check.crcs": True,
-                    "fetch.wait.max.ms": 20,
+                    # Whoever reads knows how far: to wait for more at the end would only hide that it is reached.
+                    "fetch.wait.max.ms": 1,
                     "fetch.error.backoff.ms": 50,
                     "fetch.message.max.bytes": 4 << 20,
                     "fetch.max.bytes": max(_MESSAGE_BYTES, 50 << 20),

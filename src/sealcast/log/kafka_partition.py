@@ -59,17 +59,28 @@ class KafkaPartition(Closing, Unpicklable):
 
     def fetch(self, start: int, end: int) -> Iterator[Stored]:
         position = start
-        while position < end:
-            got, done = self._some(position, end)
-            for message in got:
-                stored = _stored(message)
-                if stored.position >= end:
+        try:
+            while position < end:
+                got, done = self._some(position, end)
+                for message in got:
+                    stored = _stored(message)
+                    if stored.position >= end:
+                        return
+                    if stored.position >= position:  # compressed batches begin earlier
+                        position = stored.position + 1
+                        yield stored
+                if done:
                     return
-                if stored.position >= position:  # compressed batches begin earlier
-                    position = stored.position + 1
-                    yield stored
-            if done:
-                return
+        finally:
+            self._rest()
+
+    def _rest(self) -> None:
+        """Has the consumer ask for nothing until it is wanted again. It would ask for what comes next all the time, and
+        the next question would wait for that answer."""
+        with self._guard:
+            if self._consumer is not None and self._carrier.is_here():
+                self._next = None
+                self._consumer.unassign()
 
     def _some(self, position: int, end: int) -> tuple[list[Message], bool]:
         """The next messages from a position on; and whether there is nothing more before the end."""
@@ -144,6 +155,10 @@ class KafkaPartition(Closing, Unpicklable):
                 **{"transactional.id": name, "transaction.timeout.ms": max(timeout, 1_000)}
             )
             try:
+                # librdkafka looks once for a server that it is connected to, and then not before half a second is over.
+                # The first question is answered by one of the addresses we know, the second one by the cluster.
+                for _ in range(2):
+                    producer.list_topics(self._name, timeout=self._carrier.patience_s)
                 producer.init_transactions(self._carrier.patience_s)
             except KafkaException as error:
                 # It would go on asking, and become the writer after whoever does so next. Errors are kept, and keep
@@ -152,7 +167,7 @@ class KafkaPartition(Closing, Unpicklable):
                 raise self._trouble(error) from None
             self._alone = producer
 
-    def append_alone(self, records: Sequence[tuple[bytes, bytes]]) -> list[int]:
+    def append_alone(self, records: Sequence[tuple[bytes, bytes]]) -> tuple[list[int], int]:
         with self._guard:
             if self._alone is None:
                 raise Locked(f"{self.shown} has another writer, or none")
@@ -160,22 +175,25 @@ class KafkaPartition(Closing, Unpicklable):
                 self._alone.begin_transaction()
                 positions = self._produce(self._alone, records)
                 self._alone.commit_transaction(self._carrier.patience_s)
-                self._await(positions[-1] + 1)
+                past = self._await(positions[-1] + 1)
             except KafkaException as error:
                 self._alone = None
                 raise self._trouble(error) from None
             except BaseException:
                 self._alone = None
                 raise
-            return positions
+            # The mark of the transaction has one position. Whatever is beyond it is somebody else's.
+            return positions, min(past, positions[-1] + 2)
 
-    def _await(self, past: int) -> None:
-        """Kafka acknowledges a commit before it shows it to readers: its marks are written a moment later."""
+    def _await(self, past: int) -> int:
+        """Kafka acknowledges a commit before it shows it to readers: its marks are written a moment later. Where it
+        ends then."""
         end = time.monotonic() + self._carrier.patience_s
-        while self.bounds()[1] <= past - 1:
+        while (shown := self.bounds()[1]) < past:
             if time.monotonic() >= end:
                 raise CarrierAway(f"{self.shown} does not show what was committed", hint="is Kafka overloaded?")
             time.sleep(0.002)
+        return shown
 
     def _produce(self, producer: KafkaProducer, records: Sequence[tuple[bytes, bytes]]) -> list[int]:
         positions, failed = dict[int, int](), list[KafkaError]()

@@ -156,10 +156,11 @@ class Ledger(LedgerReader):
             files.make_directory(self._locks)
         self._commit_lock = files.FileLock(self._locks / "commit.lock")
 
-    def commit(self, entry: Entry, term: str | None = None) -> bool:
+    def commit(self, entry: Entry, term: str | None = None, after: Committed | None = None) -> bool:
         """Append the batch: when this returns, it is committed. False when the very same was committed before.
 
-        With the term of the pipeline that commits (`exclusive`), Locked when another one has begun since.
+        With the term of the pipeline that commits (`exclusive`), Locked when another one has begun since. `after` is
+        the newest record as far as the caller knows, and saves a question to a carrier.
         """
         with self._commit_lock:
             self._check_term(term)
@@ -167,20 +168,20 @@ class Ledger(LedgerReader):
                 return self._commit(entry, term)
             for _ in range(TRIES):
                 try:
-                    return self._commit(entry, term)
+                    return self._commit(entry, term, after)
                 except Fenced:
                     # Another process of the same pipeline was the writer meanwhile, or this one was by a request that
                     # it had given up: then the term is the same. `_hold` looks, and `_find` whether it is committed.
-                    continue
+                    after = None
             raise self._fenced.unsettled()
 
-    def _commit(self, entry: Entry, term: str | None) -> bool:
-        self._hold(term)
-        last = self.last()
+    def _commit(self, entry: Entry, term: str | None, after: Committed | None = None) -> bool:
+        # A writer that was one before knows: if anybody had appended since, it would be refused.
+        last = self.last() if self._hold(term) or after is None else after
         known = self._find(entry, last)
         if known is not None:
             return self._same(entry, known)
-        check_continuity(self, entry.start, entry.end)
+        check_continuity(last.entry if last is not None else None, entry.start, entry.end)
         body = entry.encode(last.tag if last else GENESIS)
         self._writable.append([self._sealed(body)[0]])
         return True
@@ -204,13 +205,16 @@ class Ledger(LedgerReader):
             )
         return False
 
-    def _hold(self, term: str | None) -> None:
-        """Becomes the writer of a log on a carrier, in a term that has begun, or in one of its own."""
-        if self._fenced is not None and not self._fenced.writes:
-            if term is None:
-                self._fenced.fence(os.urandom(8).hex().encode())
-            else:
-                self._fenced.resume(term.encode())
+    def _hold(self, term: str | None) -> bool:
+        """Becomes the writer of a log on a carrier, in a term that has begun, or in one of its own; False where it was
+        already."""
+        if self._fenced is None or self._fenced.writes:
+            return False
+        if term is None:
+            self._fenced.fence(os.urandom(8).hex().encode())
+        else:
+            self._fenced.resume(term.encode())
+        return True
 
     def collect(
         self,

@@ -153,7 +153,7 @@ class NatsPartition(Closing, Unpicklable):
             self._last = None
             self._last = self._written(mark())
 
-    def append_alone(self, records: Sequence[tuple[bytes, bytes]]) -> list[int]:
+    def append_alone(self, records: Sequence[tuple[bytes, bytes]]) -> tuple[list[int], int]:
         async def send(last: int) -> list[int]:
             streams, positions = await self._carrier.streams(), list[int]()
             for head, data in records:
@@ -168,7 +168,7 @@ class NatsPartition(Closing, Unpicklable):
             last, self._last = self._last, None  # known again when all of it is acknowledged
             positions = self._written(send(last))
             self._last = positions[-1] + 1
-            return positions
+            return positions, self._last
 
     def _written(self, work: Coroutine[Any, Any, T]) -> T:
         try:

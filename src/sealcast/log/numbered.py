@@ -99,7 +99,8 @@ class NumberedLog(Closing):
         for _ in range(TRIES):
             head = RecordHead(FENCE, time.time_ns() // 1000, 0).sealed(term)
             try:
-                self._partition.append_alone([(head, term)])
+                _, past = self._partition.append_alone([(head, term)])
+                self._tail = self._tail._replace(position=past, term=term)
                 return
             except Fenced:
                 self._partition.become_writer()
@@ -116,13 +117,13 @@ class NumberedLog(Closing):
             self._writes = False
             # Looked at before, so that a process of an older term fences nobody off in vain; and after it became the
             # writer, since from then on no term begins without ending that.
-            self._check_term(term)
+            self._check_newest(term)
             self._partition.become_writer()
-            self._check_term(term)
+            self._check_newest(term)
             self._next = self.end()
             self._writes = True
 
-    def _check_term(self, term: bytes) -> None:
+    def _check_newest(self, term: bytes) -> None:
         if (newest := self.term()) != term:
             raise self._taken_over(newest, term)
 
@@ -158,16 +159,25 @@ class NumberedLog(Closing):
             first = self._next  # its own count: nobody else has written since it became the writer
             heads = [RecordHead(NUMBERED, at, first + i).sealed(data) for i, (at, data) in enumerate(records)]
             try:
-                positions = self._partition.append_alone(
+                positions, past = self._partition.append_alone(
                     [(head, data) for head, (_, data) in zip(heads, records, strict=True)]
                 )
             except BaseException:
                 # What became of it nobody knows here: whoever goes on becomes the writer anew, and looks.
                 self._writes = False
                 raise
-            self._remember(first, positions[0])
-            self._next, self._written_us = first + len(records), records[-1][0]
+            self._written(first, records, positions, past)
             return range(first, first + len(records))
+
+    def _written(self, first: int, records: Sequence[tuple[int, bytes]], positions: Sequence[int], past: int) -> None:
+        """Remembers what this has appended, so that nobody asks for it."""
+        self._remember(first, positions[0])
+        self._next = first + len(records)
+        (self._written_us, data), number = records[-1], self._next - 1
+        self._remember(number, positions[-1])
+        self._keep(Record(number, self._written_us, data))
+        # It was at the end when it became the writer, and whatever came since is its own.
+        self._tail = _Tail(past, number, self._written_us, self._tail.term)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -204,6 +214,7 @@ class NumberedLog(Closing):
         while True:
             begin = max(least, past - looked)
             last: Record | None = None
+            at = -1
             # What was read before begins where this ends, or there is nothing before it.
             term = None if begin > least else known.term if known.position >= first else b""
             for head, stored in self._heads(begin, past):
@@ -212,9 +223,9 @@ class NumberedLog(Closing):
                 elif head.kind == NUMBERED:
                     if last is not None and head.number != last.offset + 1:
                         raise self._misplaced(head.number, last.offset + 1, stored.position)
-                    last = Record(head.number, head.time_us, stored.data)
-                    self._remember(head.number, stored.position)
+                    last, at = Record(head.number, head.time_us, stored.data), stored.position
             if last is not None:
+                self._remember(last.offset, at)
                 self._keep(last)
                 return _Tail(past, last.offset, last.time_us, term)
             if begin <= least:
@@ -236,7 +247,8 @@ class NumberedLog(Closing):
             return tail.term
 
     def read(self, start: int, end: int | None = None, max_bytes: int | None = None) -> Iterator[Record]:
-        past = self.end()
+        # Records stay what they are: of those that were seen, nobody is asked whether they are there.
+        past = seen if end is not None and end <= (seen := self._tail.number + 1) else self.end()
         check_span(self.shown, start, end, max_bytes, past)
         stop = past if end is None else end
         if start >= stop:

@@ -165,13 +165,8 @@ class _Span(Protocol):
     def end(self) -> PinnedOffset: ...
 
 
-class _Journal(Protocol):
-    def last_span(self) -> _Span | None: ...
-
-
-def check_continuity(ledger: _Journal, start: PinnedOffset, end: PinnedOffset) -> Planned:
+def check_continuity(last: _Span | None, start: PinnedOffset, end: PinnedOffset) -> Planned:
     """Refuse a batch that does not follow the ledger's last one, and is not that one again."""
-    last = ledger.last_span()
     if last is not None and (start, end) == (last.start, last.end):
         return Planned.AGAIN
     expected = PinnedOffset.initial(len(start.partitions)) if last is None else last.end

@@ -106,8 +106,11 @@ class PieceReader(Generic[P]):
                 self._reseals = reseals
             known = self._records.get(index)
             if known is None:
-                known, before = self.ledger.at(index), self._records.get(index - 1)
-                if known.previous != (before.tag if before is not None else self.ledger.tag_before(index)):
+                before = self._records.get(index - 1)
+                with self.ledger.reseals.at_once():
+                    known = self.ledger.at(index)
+                    tag = before.tag if before is not None else self.ledger.tag_before(index)
+                if known.previous != tag:
                     raise Corrupt(f"{self.ledger.shown}: record {index} does not follow record {index - 1}")
                 self.journal.pinned(known.entry.end.version, known.entry.chain)
                 self._records[index] = known

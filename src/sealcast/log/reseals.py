@@ -14,7 +14,8 @@ the note on, and are removed (`Ledger.superseded`); that is what takes them away
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -113,10 +114,21 @@ class Reseals(Unpicklable):
         #: Every piece that ever took a place.
         self._names: set[str] = set()
         self._seen = 0
+        self._still = 0
 
     def count(self) -> int:
         """How many notes there are: another number, and what was remembered of a record may be out of date."""
         return self._annals.end()
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Looks for new notes now, and not again in this block: for whoever reads several records in a row."""
+        self._catch_up()
+        self._still += 1
+        try:
+            yield
+        finally:
+            self._still -= 1
 
     def of(self, record: int) -> Resealed | None:
         self._catch_up()
@@ -139,7 +151,7 @@ class Reseals(Unpicklable):
         self._annals.close()
 
     def _catch_up(self) -> None:
-        if self._annals.end() > self._seen:
+        if not self._still and self._annals.end() > self._seen:
             for note in self._annals.read(self._seen):
                 found = Resealed.from_note(note.body)
                 self._known[found.record] = found

@@ -37,6 +37,7 @@ from pyspark.sql.types import StructType
 from sealcast.broker.columns import COUNTED, PIECES, PINNED, PLACES, REFERRED, counts_in
 from sealcast.errors import Bug, Corrupt, Misuse, Unavailable
 from sealcast.log.entry import Entry, PieceRef
+from sealcast.log.ledger import Committed
 from sealcast.log.offsets import PinnedOffset
 from sealcast.protections.steps import OpenStep, StepName, names_from
 
@@ -117,8 +118,10 @@ class _Pieces:
         for node in sorted({node for message in staged for node in message.parts}):
             step = self._names[node].open()
             parts = [message.parts[node] for message in staged if node in message.parts]
-            entry = _entry(step, query, step.ledger.end() if batch is None else batch, parts)
-            if step.ledger.commit(entry, self._terms.get(node)):
+            last = step.ledger.last()
+            number = batch if batch is not None else 0 if last is None else last.index + 1
+            entry = _entry(step, query, number, parts, last)
+            if step.ledger.commit(entry, self._terms.get(node), last):
                 step.note_suspended(entry, sum((part.suspended for part in parts), Counter()))
 
     def _discard(self) -> None:
@@ -166,15 +169,15 @@ def _received(messages: Sequence[WriterCommitMessage | None]) -> list[StagedTask
     return [message for message in staged if message.parts]
 
 
-def _entry(step: OpenStep, query: str, batch: int, parts: Sequence[TaskPart]) -> Entry:
+def _entry(step: OpenStep, query: str, batch: int, parts: Sequence[TaskPart], last: Committed | None) -> Entry:
     refs, late = _sorted(part.pieces for part in parts), _sorted(part.late for part in parts)
     pinned = {at for part in parts for at in part.pinned}
     if len(pinned) != 1:
         raise Bug(f"one micro-batch, but tasks of broker {step.name.broker} worked under {sorted(pinned)}")
     # Where the batch must start: at the ledger's end, or where it started when it was committed before.
-    last, start = step.ledger.last_span(), step.committed()
-    if last is not None and (last.query, last.batch) == (query, batch):
-        start = last.start
+    start = step.initial if last is None else last.entry.end
+    if last is not None and (last.entry.query, last.entry.batch) == (query, batch):
+        start = last.entry.start
     counts = sum((part.counts for part in parts), Counter())  # leaves out what is zero
     end = _end_of(start, refs, *pinned.pop())
     return Entry(query, batch, start, end, (*late, *refs), dict(counts), len(late), step.chain(end.version))

@@ -138,7 +138,7 @@ class StepsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name in self._names:
             step, begin, stop = name.open(), first[name], last[name]
             # In the ledger already, when the driver died before Spark noted that.
-            again = begin != stop and check_continuity(step.ledger, begin, stop) is Planned.AGAIN
+            again = begin != stop and check_continuity(step.ledger.last_span(), begin, stop) is Planned.AGAIN
             if again and not name.reads_frames:
                 continue
             turned = step.turned(begin, stop)

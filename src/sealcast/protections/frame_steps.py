@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from secrets import token_bytes
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -61,6 +63,8 @@ from sealcast.wire.sealed import SealedPiece
 
 #: Records of a ledger after which it is noted that there was nothing in them, so that nobody looks again.
 _NOTED_EVERY: Final = 4_096
+#: Spans whose sizes are remembered.
+_SIZED: Final = 64
 
 
 class FramesStep(OpenStep):
@@ -72,6 +76,8 @@ class FramesStep(OpenStep):
     min_task_bytes = 512 << 10
     #: Records of the ledger that were looked through for equivocations; None before the first look.
     _looked_through: int | None = None
+    #: Sizes of spans that were planned last. Whoever divides a batch asks again for what was asked to plan it.
+    _sized: Mapping[tuple[int, int, int], list[int]] = MappingProxyType({})
 
     @abstractmethod
     def parse(self, data: bytes) -> RefusingPiece:
@@ -155,9 +161,13 @@ class FramesStep(OpenStep):
 
     def sizes(self, partition: int, first: int, end: int, most: int | None = None) -> list[int]:
         # Of a batch that is in the ledger already, and comes again because Spark did not note it, frames may be gone.
-        log = self.frames.partition(partition)
-        kept = max(first, min(end, log.start()))
-        return [0] * (kept - first) + (log.sizes(kept, end, most) if kept < end else [])
+        key, log = (partition, first, end), self.frames.partition(partition)
+        if key not in self._sized or most is not None:
+            kept = max(first, min(end, log.start()))
+            found = [0] * (kept - first) + (log.sizes(kept, end, most) if kept < end else [])
+            self._sized = {(partition, first, first + len(found)): found, **dict(islice(self._sized.items(), _SIZED))}
+            return found
+        return self._sized[key]
 
     def version(self) -> int:
         return self.realm.registry.version()
