@@ -154,6 +154,8 @@ HEAVY = (
     "upgrade/",
     "wire/test_excerpts.py",
 )
+#: Names of tests go from process to process, several times for each test: one had ten million characters.
+LONGEST_NAME = 2_000
 #: Fixtures that start a server, wherever they are used.
 STARTS = {"spark", "postgres", "place"}
 
@@ -167,6 +169,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: _rank(item.path))  # stable: within a file, the order stays
     if not any("::" in argument for argument in config.args) and (stale := unfit([item.nodeid for item in items])):
         raise pytest.UsageError(f"tests/long.py names what is not there: {stale}")
+    if endless := [item.nodeid[:200] for item in items if len(item.nodeid) > LONGEST_NAME]:
+        raise pytest.UsageError(f"give parameters an id, instead of their contents: {endless}")
     for item in items:
         if is_long(item.nodeid) or tries_more(item):
             item.add_marker(pytest.mark.soak)

@@ -12,6 +12,9 @@ import pytest
 from tests.children import Hung, forked, run, start
 
 LOCK = threading.Lock()
+TESTS = Path(__file__).parent
+#: These fork in programs of their own.
+ELSEWHERE = {TESTS / "pipeline" / "test_reseal.py", TESTS / "log" / "test_carrier_forks.py"}
 
 
 def waits_for_a_lock() -> None:
@@ -53,6 +56,13 @@ def test_what_goes_wrong_in_a_child_fails_the_test() -> None:
         run(fails)
     with pytest.raises(AssertionError, match="what went wrong"):
         forked(fails)
+
+
+def test_no_test_forks_by_itself() -> None:
+    """Or it may wait for ever, some day, for a lock that a thread of another test held."""
+    forks = ("os." + "fork()", 'get_context("' + 'fork")')
+    found = {path for path in TESTS.rglob("test_*.py") if any(fork in path.read_text() for fork in forks)}
+    assert found == ELSEWHERE
 
 
 def test_a_child_that_hangs_ends_and_says_where() -> None:
