@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import subprocess
@@ -116,6 +117,26 @@ def test_the_kernel_itself_refuses_a_larger_file(tmp_path: Path) -> None:
 
 
 # --- syncs ---------------------------------------------------------------------------------------
+
+
+def test_many_directories_are_synced_by_one_sync_of_each_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, paths = list[int](), [tmp_path, tmp_path / "a", Path("/dev"), Path("/proc")]
+    (tmp_path / "a").mkdir()
+    monkeypatch.setattr(files, "_SYNCFS", lambda fd: synced.append(os.fstat(fd).st_dev))
+    files.sync_directories(paths)
+    assert sorted(synced) == sorted({path.stat().st_dev for path in paths})
+
+
+def test_a_file_system_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(fd: int) -> int:
+        ctypes.set_errno(errno.EIO)
+        return -1
+
+    monkeypatch.setattr(files, "_SYNCFS", fail)
+    with pytest.raises(Unavailable, match=f"syncing {tmp_path} failed: Input/output error; nothing was acknowledged"):
+        files.sync_file_systems([tmp_path])
 
 
 class Syncs:

@@ -486,7 +486,7 @@ def dies_at(root: Path, name: str, at: int) -> None:
 
         return call
 
-    for touch in ("fsync", "link", "sync", "replace", "rename", "mkdir", "open"):
+    for touch in ("fsync", "link", "replace", "rename", "mkdir", "open"):
         setattr(os, touch, watched(getattr(os, touch)))
     act, _ = ACTS[name]
     act(Realm(root))

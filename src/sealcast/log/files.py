@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -16,6 +17,7 @@ from sealcast.errors import DiskFull, NotFound, Unavailable
 
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
+_SYNCFS: Final = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -65,10 +67,24 @@ def sync_directory(path: Path) -> None:
         os.fsync(fd)
 
 
-def sync_directories(paths: Collection[Path]) -> None:
-    """Syncs many directories by one sync of the file system."""
-    if len(paths) > 1:
+def sync_file_systems(paths: Iterable[Path]) -> None:
+    """Syncs all that was written to the file systems on which these directories are.
+
+    `os.sync` would wait for every other disk of the machine, and tell of no error. macOS has nothing else.
+    """
+    if _SYNCFS is None:
         os.sync()
+        return
+    for path in {path.stat().st_dev: path for path in paths}.values():
+        with named(path, "syncing"), opened(path, os.O_RDONLY | os.O_DIRECTORY) as fd:
+            if _SYNCFS(fd):
+                raise OSError(number := ctypes.get_errno(), os.strerror(number))
+
+
+def sync_directories(paths: Collection[Path]) -> None:
+    """Syncs many directories by one sync of their file system."""
+    if len(paths) > 1:
+        sync_file_systems(paths)
     else:
         for path in paths:
             sync_directory(path)

@@ -209,7 +209,7 @@ def _unpack(reader: BackupReader, root: Path, source: Path) -> int:
         raise Corrupt(f"{source} does not hold a realm", hint="use another backup") from None
     if listed.split("\n") != [f"{digest} {name}" for name, digest in digests.items()]:
         raise Corrupt(f"{source} does not hold the files that it lists", hint="use another backup")
-    os.sync()
+    files.sync_file_systems([root])
     return len(digests)
 
 

@@ -49,7 +49,7 @@ def create_many(contents: Mapping[Path, bytes]) -> None:
         for path, content in contents.items():
             with files.named(path, "writing"):
                 _stage(staged[path], content, sync=False)
-        os.sync()
+        files.sync_file_systems(parents)
         for path, beside in staged.items():
             try:
                 with files.named(path, "writing"):
