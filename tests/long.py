@@ -76,7 +76,9 @@ LONG: Final[dict[str, str]] = {
     # command runs on a real cluster of one worker, with its checkpoint at a URL (test_cluster_run.py).
     "pipeline/test_session.py::test_runs_without_any_java_on_this_machine_and_says_nothing": "a start of Spark, 22 s",
     "pipeline/test_cluster.py::test_checkpoint_at_a_url": "14 s",
-    # --- commands that start Spark. Every day, `demo`, `run` and `doctor` do, and all else of these runs without it.
+    # --- commands that start Spark. Every day, `demo` and `run` do, and all else of these runs without it.
+    "cli/test_doctor.py::test_spark_really_runs": "8 s",
+    "remote/test_two_machines.py": "14 processes, 27 s; network/test_four_hosts.py joins realms from other hosts",
     "lab/test_match.py::test_the_command_itself": "13 s; its functions run in the session that tests share",
     "pipeline/test_faults.py::test_a_pipeline_on_a_full_disk_says_so_and_goes_on_when_there_is_space": (
         "12 s; log/test_disk.py fills disks without Spark"
@@ -90,6 +92,8 @@ LONG: Final[dict[str, str]] = {
             "test_peer_soak.py::test_eight_processes_two_kills_and_a_cut_cable",
         )
     },
+    # --- installations without extras. Every day, administrators and clients beside a realm need none.
+    "cli/test_extras.py::test_a_client_on_another_machine_needs_no_extra": "7 s",
     # --- MQTT. Every day, killed bridges and crowds run on MQTT 5, and every protection goes through a bridge on it.
     **{
         f"mqtt/test_bridge.py::test_events_go_through_mosquitto_and_back[{name}-3.1.1]": "1 to 2 s"

@@ -44,6 +44,7 @@ from sealcast.trust.realm.templates import Template
 from sealcast.trust.realm.topics import Terms
 from sealcast.trust.tokens import gates
 from sealcast.trust.tokens import token as tokens
+from tests.effort import seeds
 from tests.trust.model_world import GRACE, SECOND, SKEW, STALE, TOKEN, TOPICS, World, founded
 from tests.trust.oracle import PUBLISH, RIGHTS, SUBSCRIBE, Frame, Oracle, Said, Taken, Term, Ticket, Topic
 
@@ -503,7 +504,7 @@ def test_no_history_and_the_oracle_disagree() -> None:
     run(6, 30)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(range(6), daily=3))
 def test_nothing_that_can_happen_and_the_oracle_disagree(seed: int) -> None:
     wander(seed, 80)
 
