@@ -348,7 +348,8 @@ class AttributeBased(Protection):
         "brokers": "it has none: every publisher and every subscriber is a peer, and carries events for others",
         "readers": "whoever has a key that fits opens an event: its publisher cannot narrow that by name",
         "replay": "nobody keeps past events for a subscription that comes later",
-        "schema": "events open with a credential for each attribute at once, and readers hold none for a new one",
+        "wider domains": "places among peers are labels, made from domains: who stood above a peer before and after "
+        "would know more of its filter than one of them may",
     }
 
     #: `A` hides values and subscriptions from whoever guesses them; `P` is the paper's own encryption, repaired.

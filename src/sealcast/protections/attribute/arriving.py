@@ -12,7 +12,7 @@ Nothing of an event is believed before it is checked, in this order, each with t
     14 time        that time is too far ahead, or too long ago
     15 replay      it was here before: for who keeps it, and knows
     10 publisher   it is said to stand in somebody else's log
-    17 schema      made for another schema
+    17 schema      made for another schema than its epoch's
     19 root        the event is not among those that were signed
 """
 
@@ -74,7 +74,7 @@ class ArrivalGate(Unpicklable):
             raise FrameRejected(Reason.REPLAY, f"a number of {header.publisher}'s that was here before")
         if event.position.partition != self._number(header.publisher):
             raise FrameRejected(Reason.PUBLISHER, f"it is said to be in another log than {header.publisher}'s")
-        if header.schema != gate.topic.schema.digest:
+        if header.schema != gate.topic.in_epoch(header.epoch).schema.digest:
             raise FrameRejected(Reason.SCHEMA, f"{header.publisher} used another schema than topic {self._topic}'s")
         (leaf,) = merkle.hash_messages((event.message,))
         if not merkle.verify(header.root, leaf, event.position.row, header.count, event.path):

@@ -85,7 +85,7 @@ class CredentialIssuer(Unpicklable):
         challenge = self._center.challenged(about, who, now_us)
         if challenge is not None:
             return challenge
-        _check_epoch(wanted.epoch, about, who, state)
+        about = _in_epoch(wanted.epoch, about, who, state)
         master, public = self._master(about)
         key = master.publisher_key(wanted.epoch, admitted_labels(about, Right.PUBLISH, who, state))
         made = Publishing(wanted.epoch, public.to_bytes(), key.to_bytes())
@@ -96,7 +96,7 @@ class CredentialIssuer(Unpicklable):
         challenge = self._center.challenged(about, who, now_us)
         if challenge is not None:
             return challenge
-        _check_epoch(wanted.epoch, about, who, state)
+        about = _in_epoch(wanted.epoch, about, who, state)
         alternatives = wanted_labels(wanted.filter, about, _template(about, Right.SUBSCRIBE, who, state))
         add = self._registration(wanted, about, who, state, now_us)
         self._charge(who, wanted, sum(len(each) for labels in alternatives for each in labels.values()), now_us)
@@ -123,7 +123,7 @@ class CredentialIssuer(Unpicklable):
         challenge = self._center.challenged(about, who, now_us)
         if challenge is not None:
             return challenge
-        _check_epoch(wanted.epoch, about, who, state)
+        about = _in_epoch(wanted.epoch, about, who, state)
         master, public = self._master(about)
         space = event_space(about)
         if subscribes:
@@ -235,7 +235,8 @@ def placed(space: EventSpace, wanted: WantedLabels) -> dict[str, list[PlacedLabe
     }
 
 
-def _check_epoch(epoch: int, about: Topic, who: Entity, state: RealmState) -> None:
+def _in_epoch(epoch: int, about: Topic, who: Entity, state: RealmState) -> Topic:
+    """The topic with the schema that keys of an epoch are for."""
     # (16) of the epoch before, for what is still on its way: who had a right then
     current = epoch == about.epoch
     before = epoch == about.epoch - 1 and epoch >= max(FIRST_EPOCH, about.center_since)
@@ -245,3 +246,4 @@ def _check_epoch(epoch: int, about: Topic, who: Entity, state: RealmState) -> No
             f"topic {about.name!r} is in epoch {about.epoch}: {who.name!r} gets no keys of epoch {epoch}",
             "ask for those of this epoch",
         )
+    return about.in_epoch(epoch)

@@ -64,6 +64,8 @@ class AttributeInbox(Unpicklable):
 
     def look(self, state: RealmState) -> None:
         if state is not self._looked:
+            self._opener.look()
+            self._ahead_of, self._ahead = None, {}
             self._interests.try_refresh()
             self._looked = state
 

@@ -75,6 +75,7 @@ class SubscriberPeer(Closing, Unpicklable):
         gate = self._gates.at(version)
         if not gate.state.may_subscribe(self.topic, self.name, now):
             return Arrivals([], [])
+        self._opener.look()
         looking = _Looking(self._opener, self._seen)
         for event in events:
             try:

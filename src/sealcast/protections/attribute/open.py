@@ -4,9 +4,9 @@
     (`verify`), and was sealed in the epoch that the header states;
 (2) one of the subscriptions has a credential for each part of the event, and the keys open it (`scheme.open`);
 (3) who signed the frame made what is inside, for this topic (`publish`);
-(4) the record inside is one of the topic's schema, and its values are those of the labels: of those that opened it, so
-    that a publisher cannot send what was not asked for; of those that its publisher signed for, so that it publishes
-    nothing that it may not.
+(4) the record inside is one of the schema that its epoch has, and its values are those of the labels: of those that
+    opened it, so that a publisher cannot send what was not asked for; of those that its publisher signed for, so that
+    it publishes nothing that it may not. One of an earlier version is then lifted to the present (`wire.lifting`).
 
 Whatever fails is CannotOpen: a subscriber learns that something was altered, and uses nothing of it.
 """
@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from sealcast.errors import CannotOpen, EventRejected
 from sealcast.log.mailbox import Part
 from sealcast.model.event import OpenedEvent
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.attribute.asking import Subscribing
+from sealcast.protections.attribute.credentials import EventSpace
 from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.publish import inside_record
 from sealcast.protections.attribute.scheme import OpenedContent, Opener, PublicParameters, SubscriptionKey
@@ -29,9 +30,11 @@ from sealcast.protections.attribute.settings import event_space
 from sealcast.protections.opened import OpenedPart, settle
 from sealcast.protections.verify import SignedHeaders, VerifiedRecord, opened_event, publishers_keys
 from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.topics import Topic
 from sealcast.wire.attribute import AttributeReason, AttributeRejected, SealedAttributeEvent
 from sealcast.wire.carried import CarriedEvent
 from sealcast.wire.frame import Header
+from sealcast.wire.lifting import lifts
 from sealcast.wire.peer_pieces import PeerPiece
 from sealcast.wire.records import RecordCodec
 
@@ -46,15 +49,23 @@ class NotOurs(CannotOpen):
     """Nothing is wrong with it: it is for others."""
 
 
+class _Version(NamedTuple):
+    """What events of an epoch are held to."""
+
+    digest: bytes
+    codec: RecordCodec
+    space: EventSpace
+
+
 class AttributeOpener(Unpicklable):
     """What one subscriber of a topic opens."""
 
     def __init__(
         self, state: Callable[[], RealmState], topic: str, keys: KeysOfEpoch, stamp: StampOfEpoch = lambda epoch: None
     ) -> None:
-        about = self._about = state().topic(topic)
-        self._codec, self._space = RecordCodec(about.schema), event_space(about)
-        self._headers = SignedHeaders(about.id, publishers_keys(state))
+        self._state, self._topic, self._about = state, topic, state().topic(topic)
+        self._go_by(self._about)
+        self._headers = SignedHeaders(self._about.id, publishers_keys(state))
         self._keys, self._stamp = keys, stamp
         self._opener = lru_cache(_READY)(self._made)
 
@@ -69,6 +80,22 @@ class AttributeOpener(Unpicklable):
             lambda epoch: list(ring.subscribing(epoch, live=live)),
             lambda epoch: ring.stamp(epoch, live=live),
         )
+
+    def look(self) -> None:
+        """Goes by the newest version of the topic's schema from now on."""
+        about = self._state().topic(self._topic)
+        if about.schema != self._about.schema:
+            self._go_by(about)
+
+    def _go_by(self, about: Topic) -> None:
+        self._about = about
+        self._codec, self._lifts = RecordCodec(about.schema), lifts(about.schema, about.earlier_schemas)
+        self._versions = lru_cache(_READY)(self._version)
+
+    def _version(self, epoch: int) -> _Version:
+        """How events of an epoch are read."""
+        about = self._about.in_epoch(epoch)
+        return _Version(about.schema.digest, RecordCodec(about.schema), event_space(about))
 
     def open(self, event: CarriedEvent) -> OpenedEvent:
         """CannotOpen says why not."""
@@ -129,13 +156,16 @@ class AttributeOpener(Unpicklable):
         if isinstance(opened, CannotOpen):
             raise opened
         record = inside_record(opened.payload, self._about.id, header.publisher)  # (3)
-        found = opened_event(header, event.position, self._codec, record)  # (4)
+        version = self._versions(header.epoch)
+        if header.schema != version.digest:  # (4)
+            raise CannotOpen(f"{header.publisher} published event {event.position} in another schema than its epoch's")
+        found = opened_event(header, event.position, version.codec, record)
         try:
-            self._space.verify(found.attributes, opened.own, "the label that opened it")
-            self._space.verify(found.attributes, opened.publisher, f"what {header.publisher} may publish")
+            version.space.verify(found.attributes, opened.own, "the label that opened it")
+            version.space.verify(found.attributes, opened.publisher, f"what {header.publisher} may publish")
         except EventRejected as error:
             raise CannotOpen(f"event {event.position} is not of its topic's schema: {error.message}") from None
-        return VerifiedRecord(header, record)
+        return VerifiedRecord(header, self._lifts[header.schema](record))
 
     def _at(self, epoch: int) -> Opener | None:
         return self._opener(epoch, self._stamp(epoch))

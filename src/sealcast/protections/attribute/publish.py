@@ -90,7 +90,7 @@ class AttributeWay:
         self._encryptor: EventEncryptor | None = None
 
     def take(self, state: RealmState, epoch: int) -> Sequence[str]:
-        about, known = state.topic(self._topic), self._encryptor
+        about, known = state.topic(self._topic).in_epoch(epoch), self._encryptor
         if known is None or (known.about.schema, known.epoch) != (about.schema, epoch):
             with CredentialRing(self._realm, self._topic, self._identity) as ring:
                 given = ring.publishing(epoch)

@@ -111,6 +111,7 @@ def alter_topic(
     from before is one (`model.evolution`). What is not given stays as it is.
 
     Who is let in gets the keys it needs. Where readers hold a key, a new epoch begins when some are no longer let in.
+    Where keys are made for a schema, a new version begins with an epoch.
     """
     now, issuer = realm.clock(), realm.issuer()
 
@@ -123,6 +124,8 @@ def alter_topic(
         if about.access is change.access:
             if after.topic(topic) == about:
                 return []
+            if about.protection.peers and after.topic(topic).schema != about.schema:
+                return [change, *issuer.rotation(after, topic, now)]
             return [change, *realm.next_receiving_keys(after, topic, after.serving(topic))]
         if change.access is Access.MEMBERS:
             entitled = [who.name for who in after.entitled(topic, now)]

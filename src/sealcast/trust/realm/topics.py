@@ -10,8 +10,9 @@ terms; a topic for all members gives both rights for good, unless something else
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Final, NamedTuple
 
 from sealcast.model.dataclass import dataclass
@@ -52,6 +53,21 @@ class Topic:
     forgotten_before: int = FIRST_EPOCH
     #: The versions of its schema before the present one, the first one first.
     earlier_schemas: tuple[Schema, ...] = ()
+    #: The epoch in which each of them gave way to the next. Where keys are made for a schema, it is the last one in
+    #: which it counts (`in_epoch`).
+    schemas_until: tuple[int, ...] = ()
+
+    def in_epoch(self, epoch: int) -> Topic:
+        """The topic with the version of its schema that keys of an epoch are made for, where they are made for one."""
+        at = bisect_left(self.schemas_until, epoch)
+        if at == len(self.schemas_until):
+            return self
+        return replace(
+            self,
+            schema=self.earlier_schemas[at],
+            earlier_schemas=self.earlier_schemas[:at],
+            schemas_until=self.schemas_until[:at],
+        )
 
     def epoch_admissible(self, epoch: int, log_time_us: int) -> bool:
         """Whether a frame sealed in `epoch` and appended to the log at that time is admitted."""

@@ -16,16 +16,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
 from sealcast.errors import FrameRejected, Misuse, Rejected
+from sealcast.model.schema import Schema
 from sealcast.overlay.peers.port import PeerId, SeatPlan, SeatRequest
 from sealcast.primitives import kdf, mac
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.protections.attribute.arriving import ArrivalGate
 from sealcast.protections.attribute.connecting import MAX_PLACES, ConnectingPlace, TreeLabel, places_of
+from sealcast.protections.attribute.credentials import EventSpace
 from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.scheme import (
     AttributeReason,
@@ -50,6 +52,8 @@ from sealcast.wire.carried import CarriedEvent
 SEATS_EACH: Final = 16
 #: Events that were parsed a moment ago: a node asks several things of one.
 _PARSED: Final = 64
+#: Of whose schemas spaces are kept ready: this one, and the one before.
+_EPOCHS: Final = 2
 #: Chooses what is looked at: a publisher must not foresee it.
 _RANDOM: Final = random.SystemRandom()
 #: An epoch, the names of its keys, and whether the peer is a rendezvous.
@@ -88,7 +92,8 @@ class PeerPlaces(Unpicklable):
         self.state = realm.state()
         about = self.state.topic(topic)
         self.topic_id = about.id
-        self._space, self._split = event_space(about), settings_of(about).split
+        self._split = settings_of(about).split
+        self._spaces = lru_cache(_EPOCHS)(self._made_space)
         self._token_bytes = token_bytes(settings_of(about))
         self._secret = kdf.derive(realm.identity(name).signer.seed, b"peer split", about.id)
         self._gates = ArrivalGate(realm, topic, name)
@@ -114,11 +119,11 @@ class PeerPlaces(Unpicklable):
         if stamp == self._stamp:
             return None
         keys = self._keys(epoch)
-        roots = [(name, space.root) for name, space in self._space.spaces.items()]
+        roots = [(name, space.root) for name, space in self._space(epoch).spaces.items()]
         # The labels of each subscription, whose places shall have different parents.
         groups = dict[TreeLabel, int]()
         for number, key in enumerate(keys):
-            groups = {**dict.fromkeys(self._seats_of(key), number), **groups}
+            groups = {**dict.fromkeys(self._seats_of(key, epoch), number), **groups}
         wanted = roots if rendezvous else sorted(groups)
         if len(wanted) > MAX_PLACES:
             raise Misuse(f"{self._name!r} wants {len(wanted)} places on topic {self._topic!r}, more than {MAX_PLACES}")
@@ -150,10 +155,17 @@ class PeerPlaces(Unpicklable):
         self._seats = {self._numbers[label]: plan for label, plan in planned.places.items()}
         return before != self._seats, began
 
+    def _space(self, epoch: int) -> EventSpace:
+        """Where events of an epoch have labels."""
+        return self._spaces(self.state.topic(self._topic).in_epoch(epoch).schema)
+
+    def _made_space(self, schema: Schema) -> EventSpace:
+        return event_space(replace(self.state.topic(self._topic), schema=schema))
+
     def _keys(self, epoch: int) -> list[SubscriptionKey]:
         return [SubscriptionKey.parse(key) for each in self._ring.subscribing(epoch, live=True) for key in each.keys]
 
-    def _seats_of(self, key: SubscriptionKey) -> Iterable[TreeLabel]:
+    def _seats_of(self, key: SubscriptionKey, epoch: int) -> Iterable[TreeLabel]:
         """The labels of the attribute on which a subscription asks for least."""
         by_attribute = dict[str, list[tuple[int, bytes]]]()
         for credential in key.credentials:
@@ -164,13 +176,13 @@ class PeerPlaces(Unpicklable):
             return len(labels) > SEATS_EACH, sum(2.0**-position for position, _ in labels), len(labels)
 
         chosen = min(by_attribute, key=cost)
-        space, labels = self._space.spaces[chosen], [label for _, label in by_attribute[chosen]]
+        space, labels = self._space(epoch).spaces[chosen], [label for _, label in by_attribute[chosen]]
         return [(chosen, label) for label in split_labels(space, labels, self._split, self._secret)]
 
     def _former_tokens(self, epoch: int, keys: Sequence[SubscriptionKey]) -> dict[TreeLabel, RoutingToken]:
         """Of labels that were split, the key center has the tokens; of the others, the subscriptions' keys."""
         own = _tokens(keys, {})
-        more = sorted({label for key in keys for label in self._seats_of(key)} - set(own))
+        more = sorted({label for key in keys for label in self._seats_of(key, epoch)} - set(own))
         if not more:
             return own
         return {**own, **_tokens([], places_of(self._ring.connecting(epoch, more, Right.SUBSCRIBE)))}

@@ -129,7 +129,8 @@ def _evolve(topic: Topic, schema: Schema) -> Topic:
         check_domains_stay(topic.schema, schema, topic.protection.lacks["wider domains"])
     if len(topic.earlier_schemas) + 1 >= MAX_VERSIONS:
         raise Misuse(f"topic {topic.name!r} has had {MAX_VERSIONS} versions of its schema, and cannot have more")
-    return replace(topic, schema=schema, earlier_schemas=(*topic.earlier_schemas, topic.schema))
+    earlier, until = (*topic.earlier_schemas, topic.schema), (*topic.schemas_until, topic.epoch)
+    return replace(topic, schema=schema, earlier_schemas=earlier, schemas_until=until)
 
 
 def delete_topic(draft: Draft, change: DeleteTopic) -> None:
