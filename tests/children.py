@@ -6,7 +6,8 @@ are gone waits for them for ever. A process that runs tests has such threads: id
 earlier tests left behind. So there are two ways to get a child, and neither can hold up a run:
 
 - `start` is for children that do something and are killed. They are forks of a small process that has no threads,
-  and share nothing with the test: `work` is a function of a module, and its arguments are pickled.
+  and share nothing with the test: `work` is a function of a module, and its arguments are pickled. If the module has
+  a function `warm_up`, it is called once there, so that not every child does again what is done when it is first used.
 - `forked` is for tests of what a fork does. The child is one of this process, with all that it holds. It does not
   collect garbage, because that runs the finalisers of whatever earlier tests left behind.
 
@@ -135,13 +136,17 @@ def _nursery(process: int) -> _Nursery:
 def main(descriptor: int) -> None:
     """Starts children and waits for them, until nobody asks any more."""
     asking = socket.socket(fileno=descriptor)
-    living = dict[int, float]()
+    living, warm = dict[int, float](), set[str]()
     with contextlib.suppress(EOFError):
         while True:
             asked, files = _receive(asking)
             if isinstance(asked, _Start):
-                work = getattr(import_module(asked.module), asked.name)
-                gc.freeze()
+                module = import_module(asked.module)
+                if asked.module not in warm:
+                    warm.add(asked.module)
+                    getattr(module, "warm_up", lambda: None)()
+                    gc.freeze()
+                work = getattr(module, asked.name)
                 if not (pid := os.fork()):
                     asking.close()
                     _work(work, asked, files)
