@@ -3,8 +3,8 @@ has not taken. Statements of how far those below are cannot be forged, replayed 
 
 from __future__ import annotations
 
-import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,8 +28,10 @@ from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.layer_keys import own_identity
 from sealcast.trust.realm.parameters import KeyParameters
 from sealcast.wire.taken import TakenHeader
+from tests.children import run
 from tests.cli.shell import sealcast
 from tests.copies import copy_realm
+from tests.lifecycle.dying import die_at
 from tests.pipeline.layered_world import HopLoop, LayeredWorld
 from tests.soak.small_realm import SCHEMA, TOPIC, carried
 
@@ -320,23 +322,15 @@ def test_a_broker_put_back_from_a_copy_says_what_it_can_not_hand_on(realm: Realm
     check(realm)
 
 
+def retain_and_die(root: Path, moment: str) -> None:
+    die_at(moment)
+    retain(Realm(root), 50)
+
+
 @pytest.mark.parametrize("killed", ["notes", "files"])
-def test_killed_at_any_moment_it_is_finished_by_doing_it_again(
-    realm: Realm, monkeypatch: pytest.MonkeyPatch, killed: str
-) -> None:
+def test_killed_at_any_moment_it_is_finished_by_doing_it_again(realm: Realm, killed: str) -> None:
     """In a child that dies after the first note, or before any file is removed."""
-    if (child := os.fork()) == 0:
-        inner = withdrawing._withdraw
-
-        def dies(*given: object) -> None:
-            inner(*given)  # type: ignore[arg-type]
-            os._exit(9)
-
-        what = ("_withdraw", dies) if killed == "notes" else ("remove_superseded", lambda step: os._exit(9))
-        setattr(withdrawing, *what)
-        retain(realm, 50)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert run(retain_and_die, realm.paths.root, killed) == -signal.SIGKILL
     steps._open.cache_clear()
     check(realm)
     retain(realm, 50)

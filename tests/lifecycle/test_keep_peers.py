@@ -3,7 +3,7 @@ what they had not read, and nothing goes that has not gone out."""
 
 from __future__ import annotations
 
-import os
+import signal
 from contextlib import closing
 from pathlib import Path
 
@@ -18,7 +18,9 @@ from sealcast.protections.attribute.peering import host
 from sealcast.protections.attribute.upkeep import PeerUpkeep, Removed
 from sealcast.trust.realm.parameters import FOR_EVER_S, KeyParameters
 from sealcast.wire import peer_pieces
+from tests.children import run
 from tests.cli.shell import sealcast
+from tests.lifecycle.dying import die_at
 from tests.soak.small_realm import FILTERS, SCHEMA, TOPIC, publish
 
 DAY_US = 86_400_000_000
@@ -132,23 +134,17 @@ def test_by_size_nothing_goes_that_could_come_again(tmp_path: Path) -> None:
     check(realm)
 
 
+def tidy_and_die(root: Path, moment: str) -> None:
+    die_at(moment)
+    tidy(Realm(root), 50)
+
+
 @pytest.mark.parametrize("killed", ["notes", "files"])
 def test_killed_at_any_moment_it_is_finished_by_doing_it_again(tmp_path: Path, killed: str) -> None:
     realm = a_realm(tmp_path, pieces_kept_s=10 * 86_400)
     deliver(realm, 0, 1)
     deliver(realm, 0)
-    if (child := os.fork()) == 0:
-        inner = withdrawing._withdraw
-
-        def dies(*given: object) -> None:
-            inner(*given)  # type: ignore[arg-type]
-            os._exit(9)
-
-        what = ("_withdraw", dies) if killed == "notes" else ("remove_superseded", lambda step: os._exit(9))
-        setattr(withdrawing, *what)
-        tidy(realm, 50)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert run(tidy_and_die, realm.paths.root, killed) == -signal.SIGKILL
     check(realm)
     tidy(realm, 50)
     assert read(realm, "low") == ([], 3)
