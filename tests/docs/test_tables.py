@@ -55,6 +55,12 @@ def test_files_that_the_documents_name_exist() -> None:
                 assert (ROOT / "src" / "sealcast" / path).exists(), f"{name} names {path}"
 
 
+@pytest.mark.parametrize("document", PAGES, ids=lambda d: str(d.relative_to(ROOT)))
+def test_tests_that_any_page_names_exist(document: Path) -> None:
+    for path in re.findall(r"\btests/[\w/]+\.py\b", document.read_text()):
+        assert (ROOT / path).is_file(), f"{document.name} names {path}"
+
+
 def test_every_threat_names_the_test_that_mounts_it() -> None:
     """By its file: a whole directory says nothing."""
     text = (ROOT / "docs" / "threat-model.md").read_text()

@@ -150,7 +150,7 @@ class Open:
             case Reason.ROOT:
                 kind = SimpleNamespace(digest=_Any, build=lambda hashes: _Any(), hash_messages=list)
                 self.patch.setattr(opening, "merkle", kind)
-                self.patch.setattr(opening, "hashlib", SimpleNamespace(sha256=lambda message: kind))
+                self.patch.setattr(opening, "sha256", lambda message: kind)
             case Reason.TEMPLATE:
                 self.patch.setattr(second_half, "_off_template", lambda *about: [])
             case Reason.EVENT:

@@ -6,10 +6,10 @@ This is the part of admission that every protection shares (`open_frames`), toge
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -162,7 +162,7 @@ class Opening:
         except (CannotOpen, FrameRejected) as error:
             raise FrameRejected(Reason.SEAL, f"the body does not open: {error.message}") from None
         # (19) the events are exactly those that were signed
-        nodes = hashlib.sha256(message).digest() if content is None else content.nodes
+        nodes = sha256(message).digest() if content is None else content.nodes
         if nodes[-HASH_BYTES:] != data[root : root + HASH_BYTES]:
             raise FrameRejected(Reason.ROOT, f"the events are not those that {boot.publisher} signed")
         if data[token:token_end] != boot.token:
