@@ -243,9 +243,10 @@ class JoinedMessages(Sequence[bytes]):
     def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]
-        if not 0 <= index < len(self):
-            raise IndexError(f"there is no message {index} of {len(self)}")
-        return self._joined[self._bounds[index] : self._bounds[index + 1]]
+        if index < 0:
+            raise IndexError(f"there is no message {index}")
+        bounds = self._bounds
+        return self._joined[bounds[index] : bounds[index + 1]]
 
     def __iter__(self) -> Iterator[bytes]:
         joined = self._joined

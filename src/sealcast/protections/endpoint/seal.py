@@ -41,7 +41,7 @@ def seal(grouped: Grouped, planner: Plans, sealer: EndpointSealer) -> GroupSeale
     keys = PlannedKeys(plan.keys, sealer)
     admitted, group_of = grouped.admitted, grouped.group_of
     nonces = aead.each_nonce(admitted.partition, admitted.offset[grouped.events], admitted.row[grouped.events])
-    messages = [admitted.messages[e] for e in grouped.events.tolist()]
+    messages = admitted.messages_of(grouped.events)
 
     use_start, uses = _rows_of(plan.use_start, plan.uses, group_of)
     direct = np.diff(use_start) == 1

@@ -28,7 +28,7 @@ class HandingOn:
     def seal(self, grouped: Grouped) -> GroupSealed:
         admitted, events = grouped.admitted, grouped.events
         starts = admitted.payload_start[events].tolist()
-        payloads = [admitted.messages[e][start:] for e, start in zip(events.tolist(), starts, strict=True)]
+        payloads = [message[start:] for message, start in zip(admitted.messages_of(events), starts, strict=True)]
         envelopes = [(payload, self._before(payload)) for payload in payloads]
         group, slot = bits.pairs(grouped.groups)
         groups, count = grouped.groups.shape[0], len(envelopes)

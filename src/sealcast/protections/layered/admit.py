@@ -89,10 +89,10 @@ def admit(ruled: Ruled, gate: Gate, root: str, traces: list[bytes] | None = None
     received, opened = ruled.received, open_frames(ruled, gate, _check_frame)
     if traces is not None:
         traces += opened.traces
-    frame_index, row = opened.placed(MESSAGES_PER_EVENT)
+    messages, (frame_index, row) = list(opened.messages), opened.placed(MESSAGES_PER_EVENT)
     built, refused = PieceBuilder(), dict[int, tuple[Reason, str]]()
     for event, (index, number) in enumerate(zip(frame_index.tolist(), row.tolist(), strict=True)):
-        raw, entries = opened.messages[MESSAGES_PER_EVENT * event : MESSAGES_PER_EVENT * (event + 1)]
+        raw, entries = messages[MESSAGES_PER_EVENT * event : MESSAGES_PER_EVENT * (event + 1)]
         try:
             core = parse_core(raw)
             _check_cost(core, parse_entries(entries), gate)

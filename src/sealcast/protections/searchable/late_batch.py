@@ -194,7 +194,7 @@ def _taken(grouped: Grouped) -> Grouped:
         frame_index=frame_index,
         offset=of.offset[events],
         row=of.row[events],
-        messages=[of.messages[event] for event in events.tolist()],
+        messages=of.messages_of(events),
         columns=_COLUMNS,
         payload_start=of.payload_start[events],
         rejections=(),
