@@ -119,11 +119,6 @@ def alter_topic(draft: Draft, change: AlterTopic) -> None:
 
 
 def _evolve(topic: Topic, schema: Schema) -> Topic:
-    if "schema" in topic.protection.lacks:
-        raise Misuse(
-            f"the schema of topic {topic.name!r} cannot change: {topic.protection.lacks['schema']}",
-            hint="make a new topic for the new schema",
-        )
     check_evolution(topic.schema, schema)
     if "wider domains" in topic.protection.lacks:
         check_domains_stay(topic.schema, schema, topic.protection.lacks["wider domains"])
