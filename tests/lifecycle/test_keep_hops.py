@@ -189,7 +189,7 @@ def test_what_a_broker_below_has_not_taken_is_kept_and_status_says_for_whom(real
     shown = sealcast("status", "--json", "--realm", realm.paths.root).document
     (middle,) = (each for each in shown["topics"] if each.get("broker") == "middle")
     assert middle["retention"] == {"due_records": 1, "awaits": ["last"]}
-    assert "not taken yet by last" in sealcast("status", "--realm", realm.paths.root).out
+    assert "waits for the word of last" in sealcast("status", "--realm", realm.paths.root).out
     check(realm)
     carried(realm)
     assert read(realm, "alice") == ([b"d2", b"e3"], 3, 0), "and so it is not lost"

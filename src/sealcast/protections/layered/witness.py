@@ -207,7 +207,7 @@ def _retention(realm: BrokerRealm, topic: str, broker: str) -> dict[str, Any] | 
 def _kept_longer(found: Mapping[str, Any] | None) -> list[tuple[str, object]]:
     if found is None or not found["awaits"]:
         return []
-    text = f"{found['due_records']:,} records are due to be removed, and not taken yet by {', '.join(found['awaits'])}"
+    text = f"records due to be removed: {found['due_records']:,}; waits for the word of {', '.join(found['awaits'])}"
     return [("KEPT LONGER", text)]
 
 
