@@ -23,7 +23,7 @@ from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.hpke import KemKey
 from sealcast.primitives.p256 import Hash, P256SigningKey, P256VerifyKey
 from sealcast.primitives.secrets import Secret
-from sealcast.primitives.sign import SigningKey, VerifyKey
+from sealcast.primitives.sign import SigningKey, VerifyKey, signed_each
 from sealcast.primitives.x25519 import _SALT, AgreementKey
 from tests.primitives import gcm_by_the_book as by_the_book
 
@@ -141,7 +141,7 @@ def test_ed25519_signs_and_verifies_as_its_authors_say() -> None:
         assert bytes(signer.verify_key) == public
         assert signer.sign(message) == signature
         key = VerifyKey(public)
-        assert key.verify(message, signature) and key.signed(signed)
+        assert key.verify(message, signature) and signed_each([key], [signed]) == [True]
         assert not key.verify(message + b"!", signature)
         assert not key.verify(message, signature[:-1] + bytes([signature[-1] ^ 0x20]))
 

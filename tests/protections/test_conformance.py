@@ -73,7 +73,7 @@ def test_what_each_protection_lacks_is_listed() -> None:
         "payload": ["readers"],
         "searchable": ["readers", "templates", "wider domains"],
         "layered": ["readers", "replay", "spark-write", "templates", "wider domains"],
-        "attribute": ["brokers", "readers", "replay", "schema"],
+        "attribute": ["brokers", "readers", "replay", "wider domains"],
     }
 
 

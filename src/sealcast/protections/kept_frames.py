@@ -27,7 +27,7 @@ _EARLIER: Final = 2
 Unneeded = Callable[[Mapping[int, int], Mapping[int, int]], Mapping[int, int]]
 
 
-class FrameLogs(Protocol):
+class DroppedLogs(Protocol):
     """Logs that frames can be removed from, by partition."""
 
     @property
@@ -41,7 +41,7 @@ def have_an_end(topic: Topic) -> bool:
 
 
 def drop(
-    topic: Topic, ledger: LedgerReader, log: FrameLogs, now_us: int, known: dict[int, int], unneeded: Unneeded
+    topic: Topic, ledger: LedgerReader, log: DroppedLogs, now_us: int, known: dict[int, int], unneeded: Unneeded
 ) -> int:
     """Removes what is due; how many frames. `known` has the bytes that each record of the ledger took, as far as they
     are kept, for the next time."""
@@ -63,7 +63,7 @@ def drop(
 
 
 def _too_many(
-    ledger: LedgerReader, log: FrameLogs, starts: Mapping[int, int], most: int, known: dict[int, int]
+    ledger: LedgerReader, log: DroppedLogs, starts: Mapping[int, int], most: int, known: dict[int, int]
 ) -> dict[int, int]:
     """By partition, how far the oldest committed frames go, so that the others have so many bytes at the most. What a
     record of the ledger took is measured once."""
@@ -86,7 +86,7 @@ def _taken_by(ledger: LedgerReader, time_us: int) -> dict[int, int]:
     return dict(enumerate(ledger.at(end - 1).entry.end.partitions)) if end else {}
 
 
-def _sizes(log: FrameLogs, ledger: LedgerReader, partition: int, index: int, start: int) -> int:
+def _sizes(log: DroppedLogs, ledger: LedgerReader, partition: int, index: int, start: int) -> int:
     """The bytes of frames that a record took from a partition, and that are still there."""
     begin = max(start, end_of(ledger, partition, index - 1) if index else 0)
     end, part = end_of(ledger, partition, index), log.partition(partition)
