@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from pyspark.sql import Row
 
 from sealcast.broker.columns import REFUSED
 from sealcast.broker.gate import bounds_of
@@ -204,7 +205,7 @@ def test_a_batch_that_the_ledger_has_is_run_for_its_state_alone(field: Field) ->
     filled = 0
     for row in rows:
         processor = processor_of(name, {})
-        assert list(processor.handleInputRows((row["bucket"],), iter([Told(row)]), None)) == []
+        assert list(processor.handleInputRows((row["bucket"],), iter([Row(**row)]), None)) == []
         filled += len(processor._state.kept)
     assert filled == len({bucket_of(np.array([identify(p, bytes(16))[2]], np.uint64))[0] for p in PUBLISHERS})
 
@@ -218,14 +219,14 @@ def test_windows_altered_in_the_checkpoint_are_refused(field: Field) -> None:
     kept: dict[int, bytes] = {}
     for row in rows:
         processor = processor_of(name, {})
-        assert list(processor.handleInputRows((row["bucket"],), iter([Told(row)]), None))
+        assert list(processor.handleInputRows((row["bucket"],), iter([Row(**row)]), None))
         kept[row["bucket"]] = processor._state.kept[0]
     first, *others = kept
     flipped = kept[first][:-1] + bytes([kept[first][-1] ^ 1])
     for wrong in (flipped, kept[first][:40], b"", *(kept[other] for other in others)):
         row = next(r for r in rows if r["bucket"] == first)
         with pytest.raises(Corrupt, match="altered"):
-            list(processor_of(name, {0: wrong}).handleInputRows((first,), iter([Told(row)]), None))
+            list(processor_of(name, {0: wrong}).handleInputRows((first,), iter([Row(**row)]), None))
     assert replay._opened(key, first, kept[first])
 
 
@@ -234,11 +235,11 @@ def test_state_is_dropped_when_its_generation_is_over(field: Field) -> None:
     field.publish_round()
     row = next(row for row in claim_rows_of(field, name) if row["claims"])
     processor = processor_of(name, {})
-    list(processor.handleInputRows((row["bucket"],), iter([Told(row)]), None))
+    list(processor.handleInputRows((row["bucket"],), iter([Row(**row)]), None))
     assert processor._state.kept
     period = bounds_of(name.open().about).period_us
     later = {**row, "claims": b"", "settled": row["settled"] + 3 * period}
-    assert list(processor.handleInputRows((row["bucket"],), iter([Told(later)]), None)) == []
+    assert list(processor.handleInputRows((row["bucket"],), iter([Row(**later)]), None)) == []
     assert not processor._state.kept
 
 
@@ -298,13 +299,6 @@ def test_buckets_are_by_publisher_alone() -> None:
 
 
 # --- helpers ------------------------------------------------------------------------------------------
-
-
-class Told:
-    """A row as Spark hands it over."""
-
-    def __init__(self, row: dict[str, Any]) -> None:
-        self.__dict__.update(row)
 
 
 class State:

@@ -224,9 +224,9 @@ class NumberedLog(Closing):
                     if last is not None and head.number != last.offset + 1:
                         raise self._misplaced(head.number, last.offset + 1, stored.position)
                     last, at = Record(head.number, head.time_us, stored.data), stored.position
+                    self._keep(last)
             if last is not None:
                 self._remember(last.offset, at)
-                self._keep(last)
                 return _Tail(past, last.offset, last.time_us, term)
             if begin <= least:
                 return _Tail(past, known.number, known.time_us, term)
@@ -253,15 +253,18 @@ class NumberedLog(Closing):
         stop = past if end is None else end
         if start >= stop:
             return iter(())
-        if stop == start + 1 and (known := self._recent.get(start)) is not None:
-            return iter((known,))
+        with self._guard:
+            if (stop - start) <= len(self._recent) and max_bytes is None:
+                kept = [found for n in range(start, stop) if (found := self._recent.get(n)) is not None]
+                if len(kept) == stop - start:
+                    return iter(kept)
         if start < (first := self.start()):
             raise gone(self.shown, start, first)
         return self._read(start, stop, max_bytes)
 
     def _read(self, start: int, stop: int, max_bytes: int | None) -> Iterator[Record]:
-        expected, taken, past = start, 0, self._partition.bounds()[1]
-        for record, position in self._records(self._find(start), past):
+        expected, taken = start, 0
+        for record, position in self._records(self._find(start), self._tail.position):
             if record.offset != expected:
                 raise self._misplaced(record.offset, expected, position)
             if max_bytes is not None and taken and taken + len(record.data) > max_bytes:
@@ -284,9 +287,9 @@ class NumberedLog(Closing):
     def _find(self, number: int) -> int:
         """A position from which on the record of that number is the first."""
         with self._guard:
-            first, past = self._partition.bounds()
+            past = self._tail.position
             at = bisect_right(self._places, (number, past)) - 1
-            known, position = self._places[at] if at >= 0 else (None, first)
+            known, position = self._places[at] if at >= 0 else (None, self._partition.bounds()[0])
             while known != number:
                 leap = position if known is None else position + number - known
                 found = next(self._records(leap, past), None)

@@ -1,0 +1,95 @@
+"""How often a carrier is asked: each question is a round trip, and a commit that asks a dozen times is late by them."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sealcast.bench.carrier_servers import KafkaServer
+from sealcast.log.carried_journal import CarriedJournal
+from sealcast.log.carriers import CarrierAddress, Placement, connect
+from sealcast.log.entry import Entry
+from sealcast.log.kafka_partition import KafkaPartition
+from sealcast.log.ledger import Ledger, LedgerReader
+from sealcast.log.offsets import PinnedOffset
+from sealcast.primitives.secrets import Secret
+
+KEY = Secret(bytes(32))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Questions so far, by kind."""
+    counted, appending = Counter[str](), [0]
+    for name in ("bounds", "_some", "become_writer", "append_alone"):
+        honest = getattr(KafkaPartition, name)
+
+        def counting(self, *given, _name=name, _honest=honest):  # type: ignore[no-untyped-def]
+            counted[_name] += not appending[0]  # an append waits until readers see it, however often that is asked
+            appending[0] += _name == "append_alone"
+            try:
+                return _honest(self, *given)
+            finally:
+                appending[0] -= _name == "append_alone"
+
+        monkeypatch.setattr(KafkaPartition, name, counting)
+    return counted
+
+
+@pytest.fixture
+def journal(kafka: KafkaServer) -> Iterator[CarriedJournal]:
+    carrier = connect(CarrierAddress.parse(kafka.address), {})
+    made = CarriedJournal(carrier, secrets.token_hex(6), 1)
+    made.create(Placement(1))
+    yield made
+    carrier.close()
+
+
+def batch(number: int) -> Entry:
+    at = PinnedOffset((0,), 1, 1)
+    return Entry("q", number, at if number else PinnedOffset.initial(1), at, (), {})
+
+
+def test_a_commit_asks_once_where_the_ledger_ends(journal: CarriedJournal, asked: Counter[str], tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger", KEY, journal)
+    with ledger.exclusive() as term:
+        ledger.commit(batch(0), term)
+        for number in range(1, 4):
+            asked.clear()
+            assert ledger.commit(batch(number), term, ledger.last())
+            assert +asked == {"bounds": 2, "append_alone": 1}, "where the ledger ends, and where its reseals do"
+        assert ledger.verify() == 4
+
+
+def test_a_record_that_was_read_is_asked_for_no_more(journal: CarriedJournal, asked: Counter[str]) -> None:
+    log = journal.log("ledger")
+    log.fence()
+    log.append([b"one", b"two", b"three"])
+    with LedgerReader(journal) as reader:
+        seen = reader._reading()
+        assert seen is not None and seen.end() == 3
+        asked.clear()
+        assert [record.data for record in seen.read(0, 3)] == [b"one", b"two", b"three"]
+        assert [record.data for record in seen.read(1, 2)] == [b"two"]
+        assert +asked == {}
+        log.append([b"four"])
+        assert seen.end() == 4, "and what is new is seen"
+
+
+def test_a_consumer_asks_for_nothing_while_nobody_reads(journal: CarriedJournal) -> None:
+    """It asked for what comes next fifty times in a second, and the next question waited for that answer."""
+    log = journal.log("ledger")
+    log.fence()
+    log.append([b"one"])
+    partition = log._partition
+    assert isinstance(partition, KafkaPartition)
+    assert list(partition.fetch(*partition.bounds()))
+    assert partition._consumer is not None and partition._consumer.assignment() == []
+    some = partition.fetch(*partition.bounds())
+    next(some)
+    some.close()  # type: ignore[attr-defined]
+    assert partition._consumer.assignment() == []
