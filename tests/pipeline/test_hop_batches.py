@@ -11,7 +11,7 @@ import pytest
 
 from sealcast.errors import Corrupt, Locked, Misuse
 from sealcast.log.entry import Entry
-from sealcast.log.ledger import Ledger
+from sealcast.log.ledger import Committed, Ledger
 from sealcast.pipeline import offsets, run
 from sealcast.pipeline.sinks import StreamPieces
 from sealcast.pipeline.sources import Limits, StepsStream
@@ -61,11 +61,11 @@ def test_a_driver_that_dies_between_two_brokers_commits(
     assert end is not None
     real, left = Ledger.commit, [committed]
 
-    def dying(ledger: Ledger, entry: Entry, term: str | None = None) -> bool:
+    def dying(ledger: Ledger, entry: Entry, term: str | None = None, after: Committed | None = None) -> bool:
         if not left[0]:
             raise Died
         left[0] -= 1
-        return real(ledger, entry, term)
+        return real(ledger, entry, term, after)
 
     with monkeypatch.context() as patch, pytest.raises(Died):
         patch.setattr(Ledger, "commit", dying)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from sealcast.broker.columns import COUNTED, PIECES, PINNED, REFUSED, counted, ddl
+from sealcast.broker.columns import COUNTED, PINNED, REFUSED, STAGED, counted, ddl
 from sealcast.broker.gate import RULING
 from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log.embedded import EmbeddedTopic
@@ -88,7 +88,7 @@ def world(tmp_path: Path) -> World:
 def kernel(world: World) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Stands in for replay and the fused kernel: a piece is its frames in hexadecimal. Nested, so that it travels by
     value. None of these frames is one, so all of them come as refused."""
-    schema, root = PIECES, str(world.paths.frames_root)
+    schema, root, pieces = STAGED, str(world.paths.frames_root), str(world.paths.pieces)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         log = EmbeddedTopic(root, read_only=True)
@@ -103,11 +103,14 @@ def kernel(world: World) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
                 frames = [r.data for r in log.partition(partition).read(offsets[0], offsets[-1] + 1)]
                 assert len(frames) == len(offsets)
                 piece = " ".join(frame.hex() for frame in frames).encode()
+                file = Pieces(pieces).stage(partition, offsets[0], offsets[-1] + 1, piece)
                 row = {name: told[name] for name in PINNED} | {
                     "node": "broker",
                     "partition": partition,
                     "slots": b"",
-                    "piece": piece,
+                    "name": file.name,
+                    "digest": file.digest,
+                    "size": file.size,
                 }
                 row |= {"first_offset": offsets[0], "end_offset": offsets[-1] + 1}
                 row |= {COUNTED: counted({"frames": len(frames)})}
@@ -117,7 +120,7 @@ def kernel(world: World) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
 
 
 def pieces_of(claims: DataFrame, world: World) -> DataFrame:
-    return claims.mapInArrow(kernel(world), ddl(PIECES))
+    return claims.mapInArrow(kernel(world), ddl(STAGED))
 
 
 def drain(spark: SparkSession, world: World, **options: int) -> None:
@@ -276,7 +279,7 @@ def test_a_failing_batch_leaves_nothing(spark: SparkSession, world: World) -> No
             yield batch
 
     frames = spark.read.format("sealcast-input").options(**world.options).load()
-    failing = pieces_of(frames, world).mapInArrow(fail, ddl(PIECES))
+    failing = pieces_of(frames, world).mapInArrow(fail, ddl(STAGED))
     with pytest.raises(Exception, match="as if the disk were full"):
         failing.write.format("sealcast-pieces").options(**world.options).mode("append").save()
     assert world.entries() == []

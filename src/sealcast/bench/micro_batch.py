@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 
 from sealcast.bench import workload
 from sealcast.bench.report import BenchRow
-from sealcast.broker.columns import CLAIMS, PIECES, RULINGS, ddl
+from sealcast.broker.columns import CLAIMS, RULINGS, STAGED, ddl
 from sealcast.errors import Unavailable
 from sealcast.pipeline.metrics import FinishedBatch, observed
 from sealcast.pipeline.run import start
@@ -84,7 +84,7 @@ def _empty(spark: SparkSession) -> float:
     tasks = cores(spark.sparkContext.master or "local")
     pieces = (
         ruled.repartitionById(tasks, "task")
-        .mapInArrow(_nothing_of, ddl(PIECES))
+        .mapInArrow(_nothing_of, ddl(STAGED))
         .observe("nothing", *observed(traces=False))
     )
     with tempfile.TemporaryDirectory(prefix="sealcast-bench-") as checkpoint:

@@ -1,12 +1,13 @@
-"""The three tables that cross between Spark and our kernels: claims, rulings on them, and pieces.
+"""The three tables that cross between Spark and our kernels: claims, rulings on them, and pieces that are staged.
 
-    frame log --read, authenticate--> CLAIMS --replay--> RULINGS --read again, the rest of the path--> PIECES
-    ledgers above --read, route----------------------------------------------------------------------> PIECES
+    frame log --read, authenticate--> CLAIMS --replay--> RULINGS --read again, the rest of the path--> PIECES -> STAGED
+    ledgers above --read, route----------------------------------------------------------------------> PIECES -> STAGED
 
 A row is a task's share of a bucket or a whole piece, never an event and never a frame: crossing between the JVM and
 Python costs a microsecond a row. Frames themselves do not cross at all. They are read twice, the second time from the
 page cache, because the replay state is elsewhere than the frames are (decision 3), and a frame in a shuffle would be
-written to disk and read back twice.
+written to disk and read back twice. Pieces do not cross either: the task that makes one stages it, and hands on what
+the ledger will call it.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ REJECTED: Final = {reason: f"rejected_{reason}" for reason in Reason}
 COUNTED: Final = "counted"
 TRACED: Final = "traced"
 
-#: What a step yields and the sink takes: one piece a row, the broker that made it, and the input it accounts for.
+#: What a step makes: one piece a row, the broker that made it, and the input it accounts for.
 PIECES: Final = pa.schema(
     [
         pa.field("node", pa.string(), nullable=False),
@@ -90,6 +91,16 @@ PIECES: Final = pa.schema(
         pa.field("piece", pa.binary(), nullable=False),
         # Traced frames and their times (broker/traced.py); NULL where nobody traces. It goes nowhere but to the driver.
         pa.field(TRACED, pa.string()),
+    ]
+)
+
+#: What the sink takes: the same of a piece that is durable, and by its name instead of its bytes (`StagedPiece`).
+STAGED: Final = pa.schema(
+    [
+        *(field for field in PIECES if field.name != "piece"),
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("digest", pa.binary(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
     ]
 )
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sealcast.broker.columns import PIECES, ddl
+from sealcast.broker.columns import STAGED, ddl
 from sealcast.broker.replay import Windows
 from sealcast.broker.traced import read as read_traced
 from sealcast.errors import Bug, SealcastError
@@ -106,7 +106,7 @@ def pieces_of(claims: DataFrame, step: FramesStep, windows: Windows | None, task
     seeds, ruled = replay.seeds(claims.sparkSession, step, windows), replay.ruled
     if not claims.isStreaming:
         ruled = replay.ruled_once
-    return claims.transform(ruled, step.name, seeds, tasks).mapInArrow(kernel(step.name), ddl(PIECES))
+    return claims.transform(ruled, step.name, seeds, tasks).mapInArrow(kernel(step.name), ddl(STAGED))
 
 
 def parallelism(spark: SparkSession) -> dict[str, int]:

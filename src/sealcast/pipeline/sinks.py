@@ -1,6 +1,6 @@
 """The ledgers of steps as a Spark sink, streaming and batch: `sealcast-pieces`, for the pipeline itself. Two phases.
 
-    write    in a worker: every piece becomes a durable file of its broker's that nobody knows of yet
+    write    in a worker: notes the pieces that its task has staged, durable files that nobody knows of yet
     commit   in the driver: one ledger record for each broker names its pieces. From then on they exist; before, nothing
              happened
 
@@ -34,7 +34,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from sealcast.broker.columns import COUNTED, PIECES, PINNED, PLACES, REFERRED, counts_in
+from sealcast.broker.columns import COUNTED, PINNED, PLACES, REFERRED, STAGED, counts_in
 from sealcast.errors import Bug, Corrupt, Misuse, Unavailable
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.ledger import Committed
@@ -86,7 +86,7 @@ class PiecesSink(DataSource):
 def _check(schema: StructType, overwrite: bool) -> None:
     if overwrite:
         raise Misuse("what was delivered stays delivered: append to a topic, there is no overwriting")
-    if schema.fieldNames() != PIECES.names:
+    if schema.fieldNames() != STAGED.names:
         raise Misuse("this sink takes pieces, as the pipeline makes them")
 
 
@@ -103,12 +103,11 @@ class _Pieces:
             for row in batch.to_pylist():
                 part = parts.setdefault(row["node"], TaskPart())
                 part.pinned.add(tuple(row[name] for name in PINNED))
-                partition, first, end = span = row["partition"], row["first_offset"], row["end_offset"]
-                file = self._names[row["node"]].open().pieces.stage(partition, first, end, row["piece"])
+                span = row["partition"], row["first_offset"], row["end_offset"]
                 counts = counts_in(row[COUNTED])
                 about = [*map(counts.__getitem__, REFERRED), row["slots"]]
                 kind = part.late if row["late"] else part.pieces
-                kind.append(PieceRef(file.name, file.digest, file.size, *span, *about))
+                kind.append(PieceRef(row["name"], row["digest"], row["size"], *span, *about))
                 part.counts.update(counts)
                 part.suspended.update(np.frombuffer(row["suspensions"] or b"", PLACES).tolist())
         return StagedTask(_query_of_task(), parts)

@@ -5,8 +5,9 @@
     read           in a worker: what the step makes of its part, as rows
 
 A step that reads frames yields what they claim, a few bytes a frame, which Spark's replay state rules on. Any other
-step yields its pieces. A broker whose part of a batch is in its ledger already, because a driver died between two
-brokers' commits, has no part in the batch when it is run again; only frames are read once more, for replay state.
+step stages its pieces and yields their names. A broker whose part of a batch is in its ledger already, because a driver
+died between two brokers' commits, has no part in the batch when it is run again; only frames are read once more, for
+replay state.
 
 Offsets are pinned and carry a MAC (log/offsets.py), because Spark believes whatever stands in its checkpoint.
 """
@@ -23,7 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from sealcast.broker.columns import CLAIMS, PIECES, ddl
+from sealcast.broker.columns import CLAIMS, STAGED, ddl
 from sealcast.broker.rulings import Span as Range
 from sealcast.errors import Misuse
 from sealcast.log.offsets import PinnedOffset, Planned, check_continuity
@@ -61,7 +62,7 @@ class StepsSource(DataSource):
         return "sealcast-input"
 
     def schema(self) -> str:
-        return ddl(CLAIMS if names_from(self.options)[0].reads_frames else PIECES)
+        return ddl(CLAIMS if names_from(self.options)[0].reads_frames else STAGED)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         names = names_from(self.options)
@@ -84,6 +85,8 @@ class StepsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._turn_at = 0.0
         #: With availableNow: where the log ended when the query began.
         self._targets: dict[StepName, tuple[int, ...]] = {}
+        #: Where the input ended when that was last asked, until it is reported.
+        self._seen: dict[StepName, tuple[int, ...]] = {}
         self._begun: set[StepName] = set()
 
     def initialOffset(self) -> dict[str, Any]:
@@ -102,7 +105,8 @@ class StepsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now, kind = time.time_ns() // 1000, self._names[0].open()
         begin = offsets.from_json(start, self._names)
         kind.look(self._names)
-        available = {name: self._targets.get(name) or name.open().available() for name in self._names}
+        self._seen = {name: name.open().available() for name in self._names if name not in self._targets}
+        available = self._seen | self._targets
         waiting = [name for name in self._names if name.open().awaits(begin[name], available[name])]
         for name in set(waiting) - self._begun:
             name.open().begin()
@@ -128,8 +132,11 @@ class StepsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return step.pinned(begin, tuple(ends), now_us)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
+        # Spark asks this right after `latestOffset`, many times in a second while nothing comes.
+        seen, self._seen = self._seen, {}
         steps = [name.open() for name in self._names]
-        ends = {step.name: PinnedOffset(ends, step.version()) for step in steps if (ends := step.available())}
+        found = [(step, seen.get(step.name) or step.available()) for step in steps]
+        ends = {step.name: PinnedOffset(ends, step.version()) for step, ends in found if ends}
         return offsets.to_json(ends) if ends else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -190,7 +197,11 @@ def _tasks(divided: Sequence[tuple[Span, ...]], again: bool, turned: bool) -> li
 
 
 def _read(task: Task) -> Iterator[pa.RecordBatch]:
-    return task.spans[0].name.open().read(task) if task.spans else iter(())
+    if not task.spans:
+        return iter(())
+    name = task.spans[0].name
+    step = name.open()
+    return step.read(task) if name.reads_frames else step.staged(step.read(task))
 
 
 def _backlog(start: PinnedOffset, available: tuple[int, ...]) -> list[Range]:

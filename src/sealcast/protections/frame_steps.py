@@ -347,11 +347,12 @@ class MatchingStep(FramesStep):
 
 
 def kernel(name: StepName) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """`FramesStep.make` as `mapInArrow` wants it, on all rulings of a task. What is captured is names."""
+    """`FramesStep.make`, staged, as `mapInArrow` wants it, on all rulings of a task. What is captured is names."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = pinned_rulings(batches)
         if found is not None:
-            yield from FramesStep.of(name).make(*found)
+            step = FramesStep.of(name)
+            yield from step.staged(step.make(*found))
 
     return run

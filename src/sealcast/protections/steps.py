@@ -17,7 +17,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import zip_longest
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import ClassVar, Final, NamedTuple, Self
 
 import pyarrow as pa
 
+from sealcast.broker.columns import STAGED
 from sealcast.errors import Corrupt, Misuse, NotFound, Unavailable
 from sealcast.log import suspended
 from sealcast.log.entry import Entry
@@ -318,6 +319,16 @@ class OpenStep(Unpicklable, ABC):
     @abstractmethod
     def read(self, task: Task) -> Iterator[pa.RecordBatch]:
         """In a worker: the rows of a task. CLAIMS where the step reads frames, else PIECES (broker/columns.py)."""
+
+    def staged(self, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """In a worker: makes pieces durable that nobody knows of yet, each at its own broker: a task may have pieces
+        of several. PIECES -> STAGED."""
+        for batch in made:
+            for row in batch.to_pylist():
+                span = row["partition"], row["first_offset"], row["end_offset"]
+                file = replace(self.name, broker=row["node"]).open().pieces.stage(*span, row.pop("piece"))
+                about = {"name": file.name, "digest": file.digest, "size": file.size}
+                yield pa.RecordBatch.from_pylist([row | about], schema=STAGED)
 
     def note_suspended(self, entry: Entry, pieces: Mapping[int, int]) -> None:
         """After a batch, for their owners: which subscriptions got nothing of how many of its pieces, by their place in
