@@ -234,13 +234,15 @@ def test_what_a_killed_driver_left_running_commits_and_removes_nothing_more(fiel
 
 # --- clients ------------------------------------------------------------------------------------
 
+#: It takes its time with each event, so that death finds it between the word and the acknowledgement.
 _SUBSCRIBER = """
-import sys
+import sys, time
 from sealcast.clients.subscriber import Subscriber
 subscriber = Subscriber(sys.argv[1], sys.argv[2], "all")
 while events := subscriber.poll(7):
     for event in events:
         print(event.position, flush=True)
+        time.sleep(0.005)
     subscriber.ack()
     print("acknowledged", flush=True)
 """

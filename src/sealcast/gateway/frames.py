@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from sealcast.broker.intake import NotAppended, RecentFrames, digest_of
 from sealcast.errors import Busy, Misuse
@@ -25,6 +25,7 @@ from sealcast.gateway import access
 from sealcast.gateway.asked import ApiCall, CborAnswer
 from sealcast.gateway.problems import Refusal
 from sealcast.log.closing import Closing
+from sealcast.log.embedded import Moved
 from sealcast.log.forwarded import BrokerTopic, partition_of
 from sealcast.log.ledger import LedgerReader
 from sealcast.trust.handles import OpenRealm
@@ -33,6 +34,8 @@ from sealcast.wire import cbor
 
 if TYPE_CHECKING:
     from sealcast.gateway.hub import Hub
+
+T = TypeVar("T")
 
 RECEIPT_LABEL: Final = b"sealcast/1 gateway receipt\0"
 
@@ -63,6 +66,14 @@ class FrameLogs(Closing):
                 found = AppendedTopic(log, ledger, self._max_waiting, place)
                 self._topics[topic, broker] = found
             return found
+
+    def where_it_is(self, state: RealmState, topic: str, broker: str, work: Callable[[AppendedTopic], T]) -> T:
+        """Does something with a topic at one broker. If it was moved since the gateway saw the registry, then where the
+        newest version says; Moved while it is on its way."""
+        try:
+            return work(self.at(state, topic, broker))
+        except Moved:
+            return work(self.at(self._realm.state(), topic, broker))
 
     def close(self) -> None:
         with self._guard:
@@ -170,17 +181,19 @@ async def append(hub: Hub, asked: ApiCall) -> CborAnswer:
     partition, frames = asked.body["partition"], asked.body["frames"]
     name = asked.caller.name
 
+    def appended(log: AppendedTopic) -> list[int]:
+        own = log.log.own[partition_of(name, about.partitions)]
+        if partition != own:
+            raise Misuse(f"{name!r} appends to partition {own} of topic {topic!r} at {broker!r}, not to {partition}")
+        return log.append(partition, frames)
+
     def work() -> tuple[list[int], bytes]:
         for data in frames:
             try:
                 access.be(asked.caller, hub.checks.check(state, topic, broker, data).publisher, "a frame")
             except NotAppended as error:
                 raise Refusal(422, error.code, error.message, reason=error.reason) from None
-        log = hub.frames.at(state, topic, broker)
-        own = log.log.own[partition_of(name, about.partitions)]
-        if partition != own:
-            raise Misuse(f"{name!r} appends to partition {own} of topic {topic!r} at {broker!r}, not to {partition}")
-        offsets = log.append(partition, frames)
+        offsets = hub.frames.where_it_is(state, topic, broker, appended)
         said = [[n, hashlib.sha256(data).digest()] for n, data in zip(offsets, frames, strict=True)]
         return offsets, hub.identity.signer.sign(receipt(hub.realm.id, about.id, broker, partition, said))
 
@@ -196,14 +209,13 @@ async def look(hub: Hub, asked: ApiCall) -> CborAnswer:
     access.look_at_frames(state, asked.caller, topic)
     partition = asked.query["partition"]
 
-    def work() -> dict[str, object]:
-        found = hub.frames.at(state, topic, broker)
+    def far(found: AppendedTopic) -> dict[str, object]:
         if not isinstance(partition, int):
             return {"own": [found.log.own.start, found.log.own.stop], "partitions": found.log.partitions}
         start, end = found.span(partition)
         return {"start": start, "end": end, "waiting": found.waiting(partition)}
 
-    return CborAnswer(await hub.workers.run(work))
+    return CborAnswer(await hub.workers.run(lambda: hub.frames.where_it_is(state, topic, broker, far)))
 
 
 def receipt(realm: bytes, topic: bytes, broker: str, partition: int, said: list[list[object]]) -> bytes:

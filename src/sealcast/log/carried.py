@@ -85,9 +85,10 @@ class CarriedLog(Closing):
     ) -> None:
         """The record at `first_position` has the number `first_number`: there our topic begins on the carrier.
 
-        `still_here` raises Moved when the log is being moved elsewhere. It is asked after each append: whoever moves it
-        says so first and looks then where the log ends. So a record that was appended before it was said is moved, and
-        of any other one its writer is told that it does not count.
+        `still_here` raises Moved when the log is being moved elsewhere: for whoever appends, and so not for whoever
+        moves it. It is asked after each append: whoever moves it says so first and looks then where the log ends. So a
+        record that was appended before it was said is moved, and of any other one its writer is told that it does not
+        count.
         """
         self._partition, self._first, self._still_here = partition, (first_position, first_number), still_here
         self._shift = first_number - first_position
@@ -129,13 +130,17 @@ class CarriedLog(Closing):
     # --- reading ---------------------------------------------------------------------------------
 
     def start(self) -> int:
-        return max(self._partition.bounds()[0], self._first[0]) + self._shift
+        return self._bounds()[0]
 
     def end(self) -> int:
         return self._bounds()[1]
 
     def _bounds(self) -> tuple[int, int]:
-        first, past = self._partition.bounds()
+        try:
+            first, past = self._partition.bounds()
+        except SealcastError:
+            self._still_here()
+            raise
         start, end = max(first, self._first[0]) + self._shift, max(past, self._first[0]) + self._shift
         with self._guard:
             if end < self._seen_end:

@@ -56,7 +56,8 @@ class Carriers(Unpicklable):
         if not read_only and (topic, broker) in state.leaving:
             raise _on_its_way(topic)
         carrier = self.carrier(state, place.carrier)
-        still_here = self._still_here(topic, broker, lambda now: now.carried.get((topic, broker)) == place)
+        is_there = self._still_here(topic, broker, lambda now: now.carried.get((topic, broker)) == place)
+        still_here = (lambda: None) if read_only else is_there
 
         def carried(number: int) -> CarriedLog:
             at = place.positions[number], place.numbers[number]
