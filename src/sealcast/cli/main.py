@@ -180,6 +180,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     # What a command imports stays, and Python's collector would look through all of it once for every 700 objects.
     gc.set_threshold(20_000, 10, 10)
+    # numpy would start a thread for every other core, for products of matrices. They are awake for a while before they
+    # find that there is nothing to do: a fifth of a short command.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Libraries that find no handler write to the terminal, which is the user's: what matters, commands say themselves.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
