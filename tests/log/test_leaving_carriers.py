@@ -3,7 +3,7 @@ acknowledged, whenever somebody publishes or the move is cut short."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,22 +24,9 @@ from tests.cli.shell import sealcast
 from tests.log.test_carried_layered import made as layered
 from tests.log.test_carried_layered import opened as opened_by
 from tests.log.test_carried_layered import subscribed
-from tests.log.test_carried_topics import SCHEMA, TOPIC, deliver, in_directory, opened, publish
+from tests.log.test_carried_topics import TOPIC, deliver, in_directory, opened, publish, realm, server
 
-
-@pytest.fixture(params=["nats", "kafka"])
-def server(request: pytest.FixtureRequest) -> CarrierServer:
-    found: CarrierServer = request.getfixturevalue(request.param)
-    return found
-
-
-@pytest.fixture
-def realm(tmp_path: Path) -> Iterator[Realm]:
-    made = Realm.create(tmp_path / "realm", f"r{tmp_path.name[-12:]}")
-    made.create_topic(TOPIC, SCHEMA, partitions=2, access="members")
-    made.enrol_many(["nyse", "lse", "alice"])
-    made.subscribe(TOPIC, "alice", "price > 10")
-    yield made
+__all__ = ["realm", "server"]
 
 
 @pytest.fixture
