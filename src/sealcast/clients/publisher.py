@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -22,7 +22,7 @@ from sealcast.clients.lanes import Lane
 from sealcast.clients.lanes import partition_of as partition_of
 from sealcast.clients.unfinished import Made, Unfinished
 from sealcast.control.wallet import Held, Wallet
-from sealcast.errors import Busy, EventRejected, Misuse, Queued
+from sealcast.errors import Busy, EventRejected, Misuse, Queued, SealcastError
 from sealcast.log.carriers import CarrierAway
 from sealcast.log.closing import Closing
 from sealcast.log.lane_log import Confirmation, LaneLog
@@ -115,6 +115,8 @@ class Publisher(Closing):
         self._wallet = Wallet(realm, self.name, identity=self._identity)
         self._way = client_side(state.topic(self.topic).protection).way(realm, self.topic, self._identity, self._broker)
         self._lanes: list[Lane] = []
+        #: Whether too many frames wait, as far as is known, and when that was seen.
+        self._is_full: bool | None = None
         self._looked = -_LOOK_SECONDS
         #: Of what was published last: events that wait on this machine.
         self._queued = 0
@@ -317,16 +319,25 @@ class Publisher(Closing):
 
     def _check_room(self) -> None:
         """Backpressure: what nobody takes out must not be put in without end."""
-        now = time.monotonic()
-        if now - self._looked < _LOOK_SECONDS:
-            return
-        waiting = self.waiting()
-        if waiting >= self._max_waiting:
+        if self._is_full is not False and (waiting := self._look()) >= self._max_waiting:
             raise Busy(
                 f"topic {self.topic!r} has {waiting} frames waiting, {self._max_waiting} may; nothing was published",
                 hint="try again a little later; is the pipeline running? sealcast run; how far is it? sealcast status",
             )
-        self._looked = now
+
+    def _look(self) -> int:
+        """Sees how many frames wait."""
+        waiting = self.waiting()
+        self._is_full, self._looked = waiting >= self._max_waiting, time.monotonic()
+        return waiting
+
+    def _look_afterwards(self) -> None:
+        """For the next time: while it looks, what was published is on its way. What cannot be asked now is asked
+        then."""
+        if time.monotonic() - self._looked >= _LOOK_SECONDS:
+            self._is_full = None
+            with suppress(SealcastError):
+                self._look()
 
     def _check_readers(self, readers: str) -> None:
         if not readers:
@@ -358,6 +369,7 @@ class Publisher(Closing):
                 since = time.monotonic() if before is None else before.since
                 self._unfinished = Unfinished(batches, readers, sealed_by, done, some, since)
                 raise
+        self._look_afterwards()
         return Positions(self.partition, done)
 
     def _appended(self, made: Sequence[Made]) -> Iterator[tuple[int, int]]:

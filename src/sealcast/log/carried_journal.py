@@ -11,7 +11,6 @@ The records are the same bytes as in a directory. Whoever reads them verifies th
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import cached_property
 from typing import Final
@@ -23,8 +22,6 @@ from sealcast.log.journal import JournalLog, Turn
 from sealcast.log.numbered import NumberedLog
 from sealcast.primitives.secrets import Unpicklable
 
-#: How often whoever waits looks whether there is more. A carrier is asked each time.
-LOOK_S: Final = 0.02
 _ONE_WRITER: Final[tuple[JournalLog, ...]] = ("ledger", "reseals", "replays")
 _PIECES: Final = "pieces"
 _PLACES: Final = "places"
@@ -85,7 +82,5 @@ class CarriedJournal(Unpicklable):
         return self.log("ledger")
 
     def wait(self, known: int, seconds: float) -> None:
-        end = time.monotonic() + seconds
         self.still_here()
-        while self._followed.end() <= known and (left := end - time.monotonic()) > 0:
-            time.sleep(min(LOOK_S, left))
+        self._followed.wait(known, seconds)

@@ -104,6 +104,8 @@ class CarriedPieces(Closing, Unpicklable):
         #: All places from number `_from` to before `_seen`, by name of the piece.
         self._known: dict[str, list[KnownPlace]] = {}
         self._from = self._seen = -1
+        #: What this placed last: whatever is announced from then on has a higher number.
+        self._last_placed: int | None = None
 
     # --- staging ---------------------------------------------------------------------------------
 
@@ -114,17 +116,24 @@ class CarriedPieces(Closing, Unpicklable):
 
     def _put(self, name: str, number: int, data: bytes) -> None:
         for _ in range(_TRIES):
-            began, now = self._places.end(), time.time_ns() // 1000
+            began, now = self._placed_before(), time.time_ns() // 1000
             made = [data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES)]
             heads = [RecordHead(PART, now, at).sealed(part) for at, part in enumerate(made)]
             positions = tuple(self._parts[number].append(list(zip(heads, made, strict=True))))
             (at,) = self._places.append([Place(name, number, positions, len(data)).encode()])
+            self._last_placed = at
             if not self._is_dropped(began, at, number, min(positions)):
                 return
         raise Unavailable(f"parts of pieces are dropped from {self.shown} as fast as they are staged", hint="try again")
 
+    def _placed_before(self) -> int:
+        """A number among the places that nothing which is placed from now on comes before."""
+        return self._places.end() if self._last_placed is None else self._last_placed + 1
+
     def _is_dropped(self, began: int, placed: int, number: int, position: int) -> bool:
         """Whether a drop of this position was announced before the piece was placed, or may have been."""
+        if began == placed:
+            return False
         try:
             records = self._places.read(began, placed)
         except NotFound:  # places are dropped after the parts that they lead to
@@ -172,11 +181,8 @@ class CarriedPieces(Closing, Unpicklable):
     def _fetch(self, place: Place) -> bytes | None:
         """The bytes at a place; None if they are not all there."""
         partition, wanted = self._parts[place.partition], set(place.positions)
-        first = partition.bounds()[0]
-        if min(wanted) < first:
-            return None
         got = dict[int, bytes]()
-        try:
+        try:  # what was dropped is not there
             for stored in partition.fetch(min(wanted), max(wanted) + 1):
                 if stored.position in wanted:  # its bytes are held to the piece's own digest
                     got[stored.position] = stored.data

@@ -99,6 +99,10 @@ class CarrierPartition(Protocol):
     def fetch(self, start: int, end: int) -> Iterator[Stored]:
         """What is at positions `start` to before `end`, ascending, as far as the carrier has it."""
 
+    def wait(self, position: int, seconds: float) -> None:
+        """Returns when readers may see something at that position or behind it, and in any case when the time is
+        over."""
+
     def append(self, records: Sequence[tuple[bytes, bytes]]) -> list[int]:
         """Heads and data, in order; their positions, when they are durable."""
 

@@ -23,6 +23,8 @@ _HEADER: Final = "sealcast"
 #: Messages that are taken out of librdkafka's queue at a time.
 _AT_ONCE: Final = 1_024
 _POLL_S: Final = 0.5
+#: How long one waits before others have their turn.
+_TURN_S: Final = 0.25
 #: librdkafka reports what became of a record within the carrier's patience, and a little later when it is busy.
 _REPORT_S: Final = 10.0
 _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
@@ -73,6 +75,32 @@ class KafkaPartition(Closing, Unpicklable):
                     return
         finally:
             self._rest()
+
+    def wait(self, position: int, seconds: float) -> None:
+        # Kafka answers when there is something. Others who wait, or read, have their turn in between.
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not self._comes(position, min(left, _TURN_S)):
+            pass
+
+    def _comes(self, position: int, seconds: float) -> bool:
+        """Whether something has come; whoever asks finds out what, also if it is trouble."""
+        with self._guard:
+            reader, end = self._reader(), time.monotonic() + seconds
+            try:
+                reader.assign([self._place(position)])
+                while (left := end - time.monotonic()) > 0:
+                    for message in reader.consume(1, left):
+                        error = message.error()
+                        if error is None:
+                            return True
+                        if error.code() != KafkaError._PARTITION_EOF:
+                            time.sleep(left)  # nobody asks without pause
+                            return True
+            except KafkaException as error:
+                self._wait(error, end)
+            finally:
+                self._rest()
+        return False
 
     def _rest(self) -> None:
         """Has the consumer ask for nothing until it is wanted again. It would ask for what comes next all the time, and

@@ -33,6 +33,8 @@ _WRONG_LAST: Final = 10071
 _AT_ONCE: Final = 256
 _FETCH_S: Final = 2.0
 _IDLE_S: Final = 60.0
+#: How often whoever waits looks whether there is more.
+_LOOK_S: Final = 0.02
 
 
 def stream_of(name: str, number: int) -> str:
@@ -65,6 +67,11 @@ class NatsPartition(Closing, Unpicklable):
 
         first, last = self._patiently(look)
         return min(first, last), last
+
+    def wait(self, position: int, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while self.bounds()[1] <= position and (left := end - time.monotonic()) > 0:
+            time.sleep(min(_LOOK_S, left))
 
     def fetch(self, start: int, end: int) -> Iterator[Stored]:
         position = start

@@ -194,6 +194,12 @@ class NumberedLog(Closing):
     def end(self) -> int:
         return self._look().number + 1
 
+    def wait(self, known: int, seconds: float) -> None:
+        """Returns when there may be more than `known` records, and in any case when the time is over."""
+        tail = self._look()
+        if tail.number < known:
+            self._partition.wait(tail.position, seconds)
+
     def _look(self) -> _Tail:
         """What the log ends with now. What came since the last look is read, as far back as a record takes."""
         with self._guard:

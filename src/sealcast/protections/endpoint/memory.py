@@ -132,9 +132,11 @@ class KeyMemory:
             if not self._seen <= end <= self._seen + MAX_BEHIND:
                 self._give_up(list(self._waiting))
                 self._seen = max(0, end - MAX_BEHIND)
-            for committed in self._ledger.entries(self._seen, end) if end > self._seen else ():
-                others += self._settle(committed.entry)
-                self._seen = committed.index + 1
+            if end > self._seen:
+                with self._ledger.reseals.at_once():
+                    for committed in self._ledger.entries(self._seen, end):
+                        others += self._settle(committed.entry)
+                        self._seen = committed.index + 1
             self._learn(others)
         except SealcastError:
             # Whatever is wrong with the ledger, whoever commits to it will say; here, nothing more is relied on.
