@@ -89,7 +89,7 @@ def hop_all(name: StepName, tamper: Tamper) -> Counter[str]:
         first = begin.partitions[partition] if partition < len(begin.partitions) else 0
         if first == last:
             continue
-        (made,) = node.read(Task(0, (Span(name, partition, first, last, pinned),)))
+        (made,) = node.read(Task((Span(name, partition, first, last, pinned),)))
         row = _row(made)
         piece = tamper(hops.parse(row["piece"]))
         staged = node.pieces.stage(partition, first, last, hops.encode(piece))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
+from sealcast.broker.frames import HeldFrames
 from sealcast.broker.gate import RULING, bounds_of
 from sealcast.broker.history import History
 from sealcast.broker.path import handle_bounded
@@ -97,7 +98,7 @@ def _late(
     """What the batch delivers of frames that earlier ones took."""
     spans = [span for span, _ in step.beside(start, end)]
     rulings = np.array([(span.partition, span.first, span.retained) for span in spans], RULING)
-    for row in step.make(end.pinned, rulings) if spans else ():
+    for row in step.make(end.pinned, rulings, HeldFrames(step.frames)) if spans else ():
         (found,) = row.to_pylist()
         assert found["late"]
         piece = tamper(sealed.parse(found["piece"]))

@@ -20,13 +20,12 @@ from sealcast.model import Event, Schema
 from sealcast.pipeline import sinks
 from sealcast.pipeline.sinks import StreamPieces
 from sealcast.pipeline.sources import Limits, StepsStream
-from sealcast.protections.frame_steps import FramesStep, kernel
 from sealcast.protections.layered.interests import LayeredInterests
 from sealcast.protections.layered.node import HOPS
 from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
 from tests.copies import copy_realm
-from tests.pipeline.steps import Task, rule
+from tests.pipeline.steps import Task
 
 TOPIC = "quotes"
 SCHEMA = Schema.from_json(
@@ -118,10 +117,9 @@ class LayeredWorld:
             end = source.latestOffset(start, ReadMaxRows(1000))
             if end == start:
                 continue
-            windows = FramesStep.of(name).history().windows(name.open().ledger.end())
             sink = StreamPieces((name,))
             with a_task():
-                staged = [sink.write(kernel(name)(iter(mine))) for mine in rule(source, start, end, windows)]
+                staged = [sink.write(source.read(task)) for task in source.partitions(start, end)]
             sink.commit([*staged], name.open().ledger.end())
 
     def drain(self) -> int:

@@ -1,10 +1,9 @@
 """A driver without Spark, that dies on order: before any one of the writes, syncs and renames that a run makes.
 
 What is simulated is Spark alone, and of Spark only its protocol: plan a micro-batch, note its offsets, run its tasks,
-commit, note the commit; keep a version of the state for each batch; after a restart, run the batch again that was noted
-and not noted as committed, on the state of the one before. Source,
-kernels, sink, log, pieces and ledger are the real ones. So every moment of a batch can be its last, one after the
-other, in milliseconds; that Spark does follow this protocol is what the other tests see.
+commit, note the commit; after a restart, run the batch again that was noted and not noted as committed. Source,
+kernels, sink, log, pieces, ledger and replay windows are the real ones. So every moment of a batch can be its last, one
+after the other, in milliseconds; that Spark does follow this protocol is what the other tests see.
 
     python -m tests.pipeline.steps REALM TOPIC    for each number k on stdin: a run that dies at its k-th step
 
@@ -16,23 +15,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
-import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from sealcast.broker import rulings as ruling
-from sealcast.broker.columns import REFUSED, RULINGS
-from sealcast.broker.gate import bounds_of
-from sealcast.broker.replay import CLAIM, Windows
 from sealcast.pipeline import sinks
-from sealcast.pipeline.checkpoints import LocalCheckpoint, drop_foreign, initial_windows
+from sealcast.pipeline.checkpoints import LocalCheckpoint, drop_foreign
 from sealcast.pipeline.sinks import StreamPieces
 from sealcast.pipeline.sources import Limits, StepsStream
-from sealcast.protections.frame_steps import FramesStep, kernel
 from sealcast.protections.steps import StepName
 from tests.death import Death
 
@@ -49,8 +40,7 @@ class MicroBatches:
         self._source = StepsStream((name,), Limits(FRAMES, 1 << 20, 2))
         self._sink = StreamPieces((name,), terms(name, term))
         self._offsets, self._commits = self._checkpoint / "offsets", self._checkpoint / "commits"
-        self._state = self._checkpoint / "state"
-        for directory in (self._offsets, self._commits, self._state):
+        for directory in (self._offsets, self._commits):
             directory.mkdir(parents=True, exist_ok=True)
         if not (self._checkpoint / "metadata").exists():
             _put(self._checkpoint / "metadata", {"id": QUERY})
@@ -71,48 +61,9 @@ class MicroBatches:
             batch, start = batch + 1, end
 
     def _run(self, batch: int, start: dict[str, Any], end: dict[str, Any]) -> None:
-        windows = self._windows(batch)
-        rulings = rule(self._source, start, end, windows)
-        _put(self._state / str(batch), windows.pack().hex())
-        messages = [self._sink.write(kernel(self._name)(iter(mine))) for mine in rulings]
+        messages = [self._sink.write(self._source.read(task)) for task in self._source.partitions(start, end)]
         self._sink.commit([*messages], batch)
         _put(self._commits / str(batch), {})
-
-    def _windows(self, batch: int) -> Windows:
-        """The state that batch `batch` begins with."""
-        if not batch:
-            step = FramesStep.of(self._name)
-            found = initial_windows(step, LocalCheckpoint(step.paths.checkpoint))
-            assert found is not None
-            return found
-        return Windows.unpack(bytes.fromhex(_get(self._state / str(batch - 1))), bounds_of(self._name.open().about))
-
-
-def rule_rows(windows: Windows, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Replay without Spark: all claims of a batch, and the windows of all buckets in one."""
-    given = [row for batch in batches for row in batch.to_pylist()]
-    asked = [row for row in given if row["bucket"] != REFUSED]
-    parts = [np.frombuffer(row["claims"], CLAIM) for row in asked]
-    if not given:
-        return
-    rulings = ruling.rule(windows, np.concatenate([np.empty(0, CLAIM), *parts]), given[0]["settled"])
-    ends = np.cumsum([part.size for part in parts])
-    done = [(row, row["claims"]) for row in given if row["bucket"] == REFUSED]
-    done += [(row, part.tobytes()) for row, part in zip(asked, np.split(rulings, ends[:-1]), strict=False)]
-    for row, packed in done:
-        if packed and not row["again"]:
-            yield pa.RecordBatch.from_pylist([{**row, "rulings": packed}], schema=RULINGS)
-
-
-def rule(
-    source: StepsStream, start: dict[str, Any], end: dict[str, Any], windows: Windows
-) -> list[list[pa.RecordBatch]]:
-    """What the source reads and replay rules, by task."""
-    claims = [batch for task in source.partitions(start, end) for batch in source.read(task)]
-    by_task: dict[int, list[pa.RecordBatch]] = {}
-    for batch in rule_rows(windows, claims):
-        by_task.setdefault(batch.column("task")[0].as_py(), []).append(batch)
-    return list(by_task.values())
 
 
 def stage(name: StepName, sink: StreamPieces) -> list[Any]:
@@ -120,11 +71,10 @@ def stage(name: StepName, sink: StreamPieces) -> list[Any]:
     source = StepsStream((name,), Limits(1000, 1 << 30, 2))
     start = source.initialOffset()
     end = source.latestOffset(start, ReadMaxRows(1000))
-    rulings = rule(source, start, end, FramesStep.of(name).history().windows(name.open().ledger.end()))
     asked = sinks.TaskContext
     sinks.TaskContext = Task  # type: ignore[misc,assignment]
     try:
-        return [sink.write(kernel(name)(iter(mine))) for mine in rulings]
+        return [sink.write(source.read(task)) for task in source.partitions(start, end)]
     finally:
         sinks.TaskContext = asked  # type: ignore[misc]
 

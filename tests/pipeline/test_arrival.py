@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sealcast.broker.frames import HeldFrames
 from sealcast.broker.gate import RULING
 from sealcast.broker.looks import MAX_LOOKS, Looks
 from sealcast.broker.replay import Windows
@@ -86,7 +87,7 @@ def judged(step: EndpointStep, start: PinnedOffset, end: PinnedOffset, windows: 
     codes = rule_frames(windows, step.frames, start.ranges(end), gate, start.arrival(end), end.settled_us)
     rulings = [(p, first + i, code) for p, first, _ in start.ranges(end) for i, code in enumerate(codes[p].tolist())]
     found = {offset: "admitted" for _, offset, _ in rulings}
-    for batch in step.make(end.pinned, np.array(rulings, RULING)):
+    for batch in step.make(end.pinned, np.array(rulings, RULING), HeldFrames(step.frames)):
         for row in batch.to_pylist():
             found |= {r.position.offset: str(r.reason) for r in sealed.parse(row["piece"]).rejected}
     return [found[offset] for offset in sorted(found)]

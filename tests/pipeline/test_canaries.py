@@ -178,11 +178,11 @@ def _assert_complete(out: Path, files: Iterable[Path]) -> None:
     for name, kind in (("frames", "Corrupt"), ("broker", "Corrupt"), ("alice", "Corrupt"), ("user", "ValueError")):
         assert kind in (out / f"exception-{name}").read_text()
     events = next(path for path in out.iterdir() if path.name.startswith("local-")).read_text()
-    assert "SQLExecutionStart" in events and "MapInArrow" in events and "QueryProgressEvent" in events
+    assert "SQLExecutionStart" in events and "MicroBatchScan" in events and "QueryProgressEvent" in events
     assert "DEBUG" in (out / "spark.log").read_text() and "Command to send" in (out / "python.log").read_text()
     for moment in ("running", "after"):
         pages = [path.read_text() for path in sorted(out.glob(f"ui-{moment}-*"))]
-        assert len(pages) > 15 and sum("MapInArrow" in page for page in pages) > 1
+        assert len(pages) > 15 and sum("MicroBatchScan" in page for page in pages) > 1
         assert "sealcast" in (out / f"processes-{moment}").read_text(errors="replace")
         assert (out / f"home-{moment}" / "local").is_dir()
     assert any("sealcast-pieces" in page or "PiecesSink" in page for page in pages)

@@ -14,6 +14,7 @@ from sealcast.errors import Corrupt
 from sealcast.lab.attacks import Insider
 from sealcast.log import equivocations
 from sealcast.log.equivocations import Equivocation, Equivocations
+from sealcast.log.forwarded import partition_of
 from sealcast.model import Schema
 from sealcast.primitives.sign import SigningKey, VerifyKey
 from sealcast.protections.frame_steps import FramesStep
@@ -28,6 +29,8 @@ from tests.clients.pump import pump
 TOPIC = "quotes"
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})
 BOOT = b"one start of it."
+#: The partition in which frames of both publishers come, and the other one.
+(PLACE,), ELSEWHERE = {partition_of(name, 2) for name in ("liar", "honest")}, 1 - partition_of("liar", 2)
 
 
 class World:
@@ -48,7 +51,7 @@ class World:
         values = [SCHEMA.parse({"price": price}) for price in prices]
         return sealer.seal_messages(RecordCodec(SCHEMA).encode(values, [b"x"] * len(values)), self.realm.clock())
 
-    def append(self, *frames: bytes, partition: int = 0) -> None:
+    def append(self, *frames: bytes, partition: int = PLACE) -> None:
         with self.realm.frames(TOPIC) as log:
             log.partition(partition).append(frames)
 
@@ -72,11 +75,11 @@ def test_both_signed_headers_are_kept_and_audit_shows_them(world: World) -> None
     world.append(world.frame("liar", 1, 2, 3), world.frame("honest", 4))
     world.run()
     assert world.kept() == []
-    world.append(world.frame("liar", 9, 9, sequence=2), partition=1)
+    world.append(world.frame("liar", 9, 9, sequence=2), partition=ELSEWHERE)
     world.run()
     (lie,) = world.kept()
     assert (lie.publisher, lie.boot, lie.sequence) == ("liar", BOOT, 2)
-    assert (lie.first[:2], lie.second[:2]) == ((0, 0), (1, 0))
+    assert (lie.first[:2], lie.second[:2]) == ((PLACE, 0), (ELSEWHERE, 0))
     headers = [frame.parse_signed(place.signed) for place in (lie.first, lie.second)]
     key = VerifyKey(world.realm.state().entity("liar").verify_key)
     assert all(key.verify(each.to_be_signed, each.signature) for each in headers)
@@ -85,7 +88,12 @@ def test_both_signed_headers_are_kept_and_audit_shows_them(world: World) -> None
     root = world.realm.paths.root
     document = sealcast("audit", "--realm", root, "--json").document
     (shown,) = document["equivocations"]
-    assert (shown["entity"], shown["sequence"], shown["first"], shown["second"]) == ("liar", 2, "0/0", "1/0")
+    assert (shown["entity"], shown["sequence"], shown["first"], shown["second"]) == (
+        "liar",
+        2,
+        f"{PLACE}/0",
+        f"{ELSEWHERE}/0",
+    )
     assert shown["proven"] is True and [bytes.fromhex(raw) for raw in shown["signed"]] == [
         lie.first.signed,
         lie.second.signed,
@@ -101,7 +109,7 @@ def test_a_broker_that_does_not_look_keeps_no_proof(world: World, monkeypatch: p
     monkeypatch.setattr(FramesStep, "note_equivocations", lambda step: None)
     world.append(world.frame("liar", 1, 2, 3))
     world.run()
-    world.append(world.frame("liar", 9, 9, sequence=2), partition=1)
+    world.append(world.frame("liar", 9, 9, sequence=2), partition=ELSEWHERE)
     world.run()
     assert world.kept() == []
     assert sealcast("audit", "--realm", world.realm.paths.root, "--json").document["equivocations"] == []
@@ -120,7 +128,7 @@ def test_a_copy_is_no_lie_and_nobody_is_framed(world: World) -> None:
     # Forged before and after: a header that honest did not sign proves nothing against it.
     world.append(forged, honest, honest)
     world.run()
-    world.append(honest, forged, partition=1)
+    world.append(honest, forged, partition=ELSEWHERE)
     world.run()
     assert world.kept() == []
 

@@ -17,28 +17,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from sealcast.broker.columns import RULINGS
+from sealcast.broker.frames import HeldFrames
 from sealcast.broker.gate import RULING
 from sealcast.broker.opening import MAX_NAMED_PER_FRAME
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
-from sealcast.errors import Corrupt, DiskFull, EventRejected, FilterRejected, Locked, NotFound, Unavailable
+from sealcast.errors import (
+    Corrupt,
+    DiskFull,
+    EventRejected,
+    FilterRejected,
+    FrameRejected,
+    Locked,
+    NotFound,
+    Unavailable,
+)
 from sealcast.lab.attacks import Insider
 from sealcast.log.embedded import EmbeddedTopic
+from sealcast.log.forwarded import partition_of
 from sealcast.log.layout import RECORD
 from sealcast.log.ledger import LedgerReader
 from sealcast.model import Event, Reason
 from sealcast.pipeline.run import run, start
 from sealcast.pipeline.sinks import StreamPieces
-from sealcast.protections.frame_steps import kernel
+from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
 from sealcast.trust.registry import Registry
 from sealcast.trust.vault import keyfile
-from sealcast.wire import sealed
+from sealcast.wire import frame, sealed
 from sealcast.wire.records import RecordCodec
 from tests.clients.pump import pump
 from tests.copies import copy_realm
@@ -60,6 +69,14 @@ def field(tmp_path: Path) -> Iterator[Field]:
 # --- hostile frames -----------------------------------------------------------------------------
 
 
+def place_of(data: bytes, otherwise: int) -> int:
+    """The partition in which the frames of whoever it names come: in another one it would be refused for that."""
+    try:
+        return partition_of(frame.parse(data).header.publisher, 2)
+    except FrameRejected:
+        return otherwise
+
+
 @pytest.mark.timeout(600)
 def test_every_attack_is_counted_by_its_reason_and_harms_nobody(spark: SparkSession, field: Field) -> None:
     mounted, expected = hostile(field), Counter[str]()
@@ -67,7 +84,7 @@ def test_every_attack_is_counted_by_its_reason_and_harms_nobody(spark: SparkSess
     with EmbeddedTopic(field.paths.frames_root) as log:
         for number, attack in enumerate(mounted):
             field.publish_round()
-            log.partition(number % 2).append([attack.data])
+            log.partition(place_of(attack.data, number % 2)).append([attack.data])
             expected[f"rejected_{attack.reason}"] += max(1, attack.events)
     field.publish_round()
     totals = run(field.realm, [TOPIC], once=True, spark=spark, limits={"max_frames_per_trigger": 24})
@@ -89,9 +106,9 @@ def test_a_flood_of_refused_events_is_not_the_end_of_the_stream(field: Field) ->
         log.partition(0).append([sealer.seal_messages(messages, time.time_ns() // 1000) for _ in range(frames)])
     rulings = np.zeros(frames, RULING)
     rulings["offset"] = np.arange(frames)
-    row = {"task": 0, "version": state.version, "time": 0, "settled": 0, "since": 0, "rulings": rulings.tobytes()}
-    made_by = kernel(StepName(str(field.realm.paths.root), TOPIC))
-    pieces = list(made_by(iter([pa.RecordBatch.from_pylist([row], schema=RULINGS)])))
+    step = FramesStep.of(StepName(str(field.realm.paths.root), TOPIC))
+    pinned = {"version": state.version, "time": 0, "settled": 0, "since": 0}
+    pieces = list(step.make(pinned, rulings, HeldFrames(step.frames)))
     parsed = [sealed.parse(row["piece"]) for piece in pieces for row in piece.to_pylist()]
     assert sum(piece.counts["rejected_event"] for piece in parsed) == frames * events
     spans = [(piece.first_offset, piece.end_offset) for piece in parsed]

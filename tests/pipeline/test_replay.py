@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
-from pyspark.sql import Row
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from sealcast.broker.columns import REFUSED
+from sealcast.broker.authenticate import assume
+from sealcast.broker.frames import HeldFrames
 from sealcast.broker.gate import bounds_of
 from sealcast.broker.history import History
-from sealcast.broker.replay import BUCKETS, CLAIM, Windows, bucket_of, identify
-from sealcast.errors import Corrupt
+from sealcast.broker.kept_windows import KeptWindows
+from sealcast.broker.replay import ReplayVerdict, Windows
+from sealcast.broker.rulings import rule_frames
 from sealcast.lab.attacks import Insider
 from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic
+from sealcast.log.forwarded import partition_of
 from sealcast.log.ledger import LedgerReader
+from sealcast.log.offsets import PinnedOffset
 from sealcast.model import Position
 from sealcast.model.rejection import Reason
-from sealcast.pipeline import replay
-from sealcast.pipeline.checkpoints import LocalCheckpoint, initial_windows
-from sealcast.pipeline.replay import Replay
 from sealcast.pipeline.run import run, run_batch
+from sealcast.pipeline.sinks import StreamPieces
 from sealcast.pipeline.sources import Limits, StepsStream
+from sealcast.primitives import mac
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.steps import StepName
 from sealcast.protections.witness.answer import Verdict
 from sealcast.protections.witness.reasons import Reasons
-from sealcast.trust.realm.parameters import KeyParameters
+from sealcast.wire import frame
 from sealcast.wire.records import RecordCodec
 from tests.clients.pump import pump
 from tests.pipeline.field import PUBLISHERS, SCHEMA, TOPIC, Field
+from tests.pipeline.layered_world import a_task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,8 +69,6 @@ def counted(field: Field) -> dict[str, int]:
 
 
 def events_in(field: Field, partition: int, *offsets: int) -> int:
-    from sealcast.wire import frame
-
     with EmbeddedTopic(field.paths.frames_root, read_only=True) as log:
         return sum(
             frame.parse(next(iter(log.partition(partition).read(offset, offset + 1))).data).header.count
@@ -157,8 +158,6 @@ def test_history_has_the_windows_that_deciding_left(field: Field) -> None:
     name = StepName(str(field.realm.paths.root), TOPIC)
     topic = name.open()
     went = Windows(bounds_of(topic.about))
-    from sealcast.broker.rulings import rule_frames
-
     for number in range(4):
         field.publish_round()
         if number:
@@ -170,85 +169,147 @@ def test_history_has_the_windows_that_deciding_left(field: Field) -> None:
         assert topic.history().windows(number + 1).pack() == went.pack()
 
 
-def test_a_checkpoint_begins_with_the_windows_of_the_ledger_and_its_first_batch_again_as_it_did(field: Field) -> None:
+def test_windows_are_kept_from_batch_to_batch_and_worked_out_when_they_are_not(field: Field) -> None:
+    """Whatever became of the file, the windows are those of the ledger's frames."""
+    name = StepName(str(field.realm.paths.root), TOPIC)
+    for number in range(4):
+        field.publish_round()
+        if number:
+            replayed(field, 0, 0)
+        batch(name)
+    step, (path, kept) = FramesStep.of(name), kept_file(field)
+    ends = step.ledger.end()
+    wanted = step.history().windows(ends).pack()
+    assert ends > 2 and kept.endswith(wanted), "they were kept with the last batch"
+    older = file_after(field, name, ends - 2)
+    for found in (kept, None, b"", kept[:40], bytes([kept[0] ^ 1]) + kept[1:], older):
+        path.unlink(missing_ok=True)
+        if found is not None:
+            path.write_bytes(found)
+        fresh = KeptWindows(path, step.journal_key)
+        assert fresh.after(step.ledger.at(ends - 1), step.history()).pack() == wanted
+        assert path.read_bytes() == kept, "and they are kept again"
+
+
+def test_windows_that_somebody_altered_are_not_believed(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attacker with the disk takes all numbers out of the windows, and appends a frame once more."""
     name = StepName(str(field.realm.paths.root), TOPIC)
     field.publish_round()
-    pump(field.realm, TOPIC)
-    before = name.open().history().windows(1).pack()
-    place = LocalCheckpoint(field.paths.checkpoint)
-    fresh = initial_windows(FramesStep.of(name), place)
-    assert fresh is not None and fresh.pack() == before
-    field.publish_round()
-    pump(field.realm, TOPIC)
-    # Spark died after the second record, which was its first batch, and before it noted that.
-    (field.paths.checkpoint / "commits").mkdir(parents=True)
-    (field.paths.checkpoint / "metadata").write_text(json.dumps({"id": "test"}))
-    again = initial_windows(FramesStep.of(name), place)
-    assert again is not None and again.pack() == before
-    (field.paths.checkpoint / "commits" / "0").write_text("v1")
-    assert initial_windows(FramesStep.of(name), place) is None, "Spark has its own"
+    batch(name)
+    path, kept = kept_file(field)
+    step = FramesStep.of(name)
+    packed = step.history().windows(step.ledger.end()).pack()
+    emptied = kept[: -len(packed)] + Windows(bounds_of(step.about)).pack()
+
+    def attacked() -> int:
+        path.write_bytes(emptied)
+        step.__dict__.pop("kept_windows", None)
+        before = counted(field).get("rejected_replay", 0)
+        replayed(field, 0, 0)
+        batch(name)
+        return counted(field).get("rejected_replay", 0) - before
+
+    assert attacked() == events_in(field, 0, 0)
+    # Who believes the file takes the frame for a new one.
+    with LedgerReader(field.paths.ledger) as ledger:
+        ends = ledger.end()
+    path.write_bytes(file_after(field, name, ends))
+    emptied = path.read_bytes()[: -len(step.history().windows(ends).pack())] + Windows(bounds_of(step.about)).pack()
+    monkeypatch.setattr(mac, "verify", lambda *about: True)
+    assert attacked() == 0
 
 
-def test_a_batch_that_the_ledger_has_is_run_for_its_state_alone(field: Field) -> None:
+def test_windows_of_a_ledger_that_was_put_back_do_not_count(field: Field) -> None:
+    """The ledger is that of yesterday, and the file beside it is today's: it went another way since."""
+    name = StepName(str(field.realm.paths.root), TOPIC)
     field.publish_round()
-    with EmbeddedTopic(field.paths.frames_root) as log:
-        log.partition(0).append([b"this is no frame"])
+    batch(name)
+    step = FramesStep.of(name)
+    kept = KeptWindows(field.paths.windows, step.journal_key)
+    entry = step.ledger.at(0).entry
+    other = replace(entry, end=replace(entry.end, time_us=entry.end.time_us + 1))
+    kept._keep(1, other, Windows(bounds_of(step.about)))
+    fresh = KeptWindows(field.paths.windows, step.journal_key)
+    assert len(fresh.after(step.ledger.at(0), step.history())) == len(PUBLISHERS)
+
+
+def test_a_batch_that_the_ledger_has_makes_nothing_when_it_comes_again(field: Field) -> None:
+    field.publish_round()
     name = StepName(str(field.realm.paths.root), TOPIC)
     source = StepsStream((name,), Limits(100, 1 << 30, 2))
     start = source.initialOffset()
     pump(field.realm, TOPIC)
     topic = name.open()
     end = topic.ledger.at(0).entry.end.to_json(topic.journal_key)
-    rows = [r for task in source.partitions(start, end) for batch in source.read(task) for r in batch.to_pylist()]
-    assert rows and all(row["again"] == 1 for row in rows)
-    assert REFUSED in {row["bucket"] for row in rows}, "what was refused has no state, and no piece again either"
-    filled = 0
-    for row in rows:
-        processor = processor_of(name, {})
-        assert list(processor.handleInputRows((row["bucket"],), iter([Row(**row)]), None)) == []
-        filled += len(processor._state.kept)
-    assert filled == len({bucket_of(np.array([identify(p, bytes(16))[2]], np.uint64))[0] for p in PUBLISHERS})
+    assert not source.partitions(start, end)
 
 
-def test_windows_altered_in_the_checkpoint_are_refused(field: Field) -> None:
-    """An attacker with the disk takes a number out of a window, or puts another bucket's in its place."""
-    field.publish_round()
-    name = StepName(str(field.realm.paths.root), TOPIC)
-    key = name.open().journal_key
-    rows = [row for row in claim_rows_of(field, name) if row["claims"]]
-    kept: dict[int, bytes] = {}
-    for row in rows:
-        processor = processor_of(name, {})
-        assert list(processor.handleInputRows((row["bucket"],), iter([Row(**row)]), None))
-        kept[row["bucket"]] = processor._state.kept[0]
-    first, *others = kept
-    flipped = kept[first][:-1] + bytes([kept[first][-1] ^ 1])
-    for wrong in (flipped, kept[first][:40], b"", *(kept[other] for other in others)):
-        row = next(r for r in rows if r["bucket"] == first)
-        with pytest.raises(Corrupt, match="altered"):
-            list(processor_of(name, {0: wrong}).handleInputRows((first,), iter([Row(**row)]), None))
-    assert replay._opened(key, first, kept[first])
-
-
-def test_state_is_dropped_when_its_generation_is_over(field: Field) -> None:
+@pytest.mark.parametrize("tasks", [1, 2, 3, 7])
+def test_tasks_rule_as_one_would(field: Field, tasks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However a batch is divided, each frame is ruled on as if one task had all: copies in the same partition and in
+    others, in reach of the same task and out of it, forged frames that claim somebody's numbers, and too many of
+    them."""
+    monkeypatch.setattr(FramesStep, "min_task_bytes", 1)
     name = StepName(str(field.realm.paths.root), TOPIC)
     field.publish_round()
-    row = next(row for row in claim_rows_of(field, name) if row["claims"])
-    processor = processor_of(name, {})
-    list(processor.handleInputRows((row["bucket"],), iter([Row(**row)]), None))
-    assert processor._state.kept
-    period = bounds_of(name.open().about).period_us
-    later = {**row, "claims": b"", "settled": row["settled"] + 3 * period}
-    assert list(processor.handleInputRows((row["bucket"],), iter([Row(**later)]), None)) == []
-    assert not processor._state.kept
+    batch(name)
+    dice = random.Random(tasks)
+    for _ in range(3):
+        field.publish_round()
+        with EmbeddedTopic(field.paths.frames_root) as log:
+            for number in range(2):
+                seen = [r.data for r in log.partition(number).read(0) if len(r.data) < 100_000]
+                forged = [data[:-1] + bytes([data[-1] ^ 1]) for data in seen]
+                unsigned = [broken_signature(data) for data in seen[-3:]]
+                log.partition(number).append(dice.sample([*seen, *forged, *unsigned], 6))
+                log.partition(1 - number).append(dice.sample(seen, 2))
+    step = FramesStep.of(name)
+    source = StepsStream((name,), Limits(1_000, 1 << 30, tasks))
+    start = source.initialOffset()
+    end = source.latestOffset(start, ReadMaxRows(1_000))
+    begin, stop = (PinnedOffset.from_json(at, step.journal_key) for at in (start, end))
+    windows = step.history().windows(step.ledger.end())
+    gate = step.gate(stop.version)
+    codes = rule_frames(windows, step.frames, begin.ranges(stop), gate, begin.arrival(stop), stop.settled_us)
+    wanted = {(p, first + at): code for p, first, _ in begin.ranges(stop) for at, code in enumerate(codes[p].tolist())}
+    divided = [task.value for task in source.partitions(start, end)]
+    assert len(divided) == tasks
+    found = dict[tuple[int, int], int]()
+    for task in divided:
+        rulings, _ = step._ruled(task, HeldFrames(step.frames, most=2_000))
+        found |= {(partition, offset): code for partition, offset, code in rulings.tolist()}
+    assert found == wanted
+    assert {int(ReplayVerdict.DUPLICATE), int(ReplayVerdict.ELSEWHERE), 0} < set(wanted.values())
+    batch(name, tasks)
+    assert kept_file(field)[1].endswith(windows.pack()), "and what is remembered is the same"
+    settled(field)
 
 
-def test_the_source_tells_all_buckets_when_a_generation_ends(tmp_path: Path) -> None:
-    field = Field(tmp_path / "realm", parameters=KeyParameters(stale_after_s=1, max_skew_s=0))
+def test_a_forged_frame_decides_nothing_about_the_one_it_was_made_of(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who can write to the log puts a forged copy before the frame, in reach of another task. Were it taken
+    for what it says, the real one would be refused as its copy."""
+    monkeypatch.setattr(FramesStep, "min_task_bytes", 1)
+    name = StepName(str(field.realm.paths.root), TOPIC)
     field.publish_round()
-    rows = claim_rows_of(field, StepName(str(field.realm.paths.root), TOPIC))
-    assert {row["bucket"] for row in rows} == set(range(BUCKETS)), "the first batch of a topic ends all before it"
-    field.close()
+    with EmbeddedTopic(field.paths.frames_root) as log:
+        real = [record.data for record in log.partition(0).read(0)]
+    shutil.rmtree(field.paths.frames_root)
+    FramesStep.of(name).__dict__.pop("frames", None)
+    with EmbeddedTopic(field.paths.frames_root, 2) as log:
+        log.partition(0).append([broken_signature(data) for data in real] + real)
+    batch(name, 2)
+    totals = counted(field)
+    assert "rejected_replay" not in totals and totals["rejected_signature"] and totals["admitted"]
+    # A task that takes the others' frames at their word refuses what is real.
+    step = FramesStep.of(name)
+    with EmbeddedTopic(field.paths.frames_root) as log:
+        other = real_again(field, step)
+        log.partition(0).append([broken_signature(data) for data in other] + other)
+    monkeypatch.setattr("sealcast.broker.rulings.authenticate", lambda part, gate: (assume(part, gate), None))
+    batch(name, 2)
+    assert counted(field)["rejected_replay"]
 
 
 def test_why_knows_a_replayed_frame(field: Field) -> None:
@@ -289,51 +350,39 @@ def ledger_ends(field: Field) -> list[tuple[int, ...]]:
         return [committed.entry.end.partitions for committed in ledger.entries()]
 
 
-def test_buckets_are_by_publisher_alone() -> None:
-    for name in ("ann", "ben", "x" * 200):
-        numbers = {identify(name, bytes([n]) * 16)[2] for n in range(5)}
-        assert len(numbers) == 1
-        assert 0 <= int(bucket_of(np.array([*numbers], np.uint64))[0]) < BUCKETS
-    assert identify("ann", bytes(16))[:2] != identify("ann", bytes([1] * 16))[:2]
-    assert CLAIM.itemsize < 80
-
-
 # --- helpers ------------------------------------------------------------------------------------------
 
 
-class State:
-    """A value state, as much of it as is used."""
-
-    def __init__(self, kept: dict[int, bytes]) -> None:
-        self.kept = kept
-
-    def exists(self) -> bool:
-        return 0 in self.kept
-
-    def get(self) -> tuple[bytes] | None:
-        return (self.kept[0],) if 0 in self.kept else None
-
-    def update(self, value: tuple[bytes]) -> None:
-        self.kept[0] = value[0]
-
-    def clear(self) -> None:
-        self.kept.clear()
-
-
-def processor_of(name: StepName, kept: dict[int, bytes]) -> Any:
-    class Handle:
-        def getValueState(self, name: str, schema: str) -> State:
-            return State(kept)
-
-    made: Any = Replay(name)
-    made.init(Handle())
-    return made
-
-
-def claim_rows_of(field: Field, name: StepName) -> list[dict[str, Any]]:
-    from pyspark.sql.streaming.datasource import ReadMaxRows
-
-    source = StepsStream((name,), Limits(100, 1 << 30, 2))
+def batch(name: StepName, tasks: int = 2) -> None:
+    """What waits in the log, as one batch of so many tasks, as Spark would run it."""
+    source, sink = StepsStream((name,), Limits(1_000, 1 << 30, tasks)), StreamPieces((name,))
     start = source.initialOffset()
-    end = source.latestOffset(start, ReadMaxRows(100))
-    return [r for task in source.partitions(start, end) for batch in source.read(task) for r in batch.to_pylist()]
+    end = source.latestOffset(start, ReadMaxRows(1_000))
+    with a_task():
+        staged = [sink.write(source.read(task)) for task in source.partitions(start, end)]
+    sink.commit([*staged], name.open().ledger.end())
+
+
+def kept_file(field: Field) -> tuple[Path, bytes]:
+    return field.paths.windows, field.paths.windows.read_bytes()
+
+
+def file_after(field: Field, name: StepName, records: int) -> bytes:
+    """The file as it was after so many records."""
+    step, path = FramesStep.of(name), field.paths.windows.with_name("windows-then")
+    KeptWindows(path, step.journal_key).after(step.ledger.at(records - 1), step.history())
+    return path.read_bytes()
+
+
+def broken_signature(data: bytes) -> bytes:
+    """The frame with another signature: its header says the same."""
+    signature = frame.parse(data).signature
+    return data.replace(signature, bytes([signature[0] ^ 1]) + signature[1:])
+
+
+def real_again(field: Field, step: FramesStep) -> list[bytes]:
+    """New frames of one publisher whose partition is the first, which are not in the log yet."""
+    who = next(name for name in PUBLISHERS if partition_of(name, step.about.partitions) == 0)
+    message = RecordCodec(SCHEMA).encode([dict.fromkeys(SCHEMA.names)], [b""])
+    sealer = Insider.of(field.realm, TOPIC, who).sealer(step.about)
+    return [sealer.seal_messages(message, time.time_ns() // 1000) for _ in range(2)]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -17,8 +16,7 @@ from hypothesis import strategies as st
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from sealcast.broker.columns import COUNTED, PINNED, REFUSED, STAGED, counted, ddl
-from sealcast.broker.gate import RULING
+from sealcast.broker.columns import STAGED, ddl
 from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.ledger import LedgerReader
@@ -31,16 +29,17 @@ from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.steps import Span, StepName
 from sealcast.trust.deployment import Realm
 from sealcast.trust.vault import keyfile
+from sealcast.wire import sealed
 from tests.copies import copy_realm
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})
 
 
 class World:
-    """A realm with one topic, whose frames are just bytes: whether they are frames is not asked here."""
+    """A realm with one topic, whose frames are just bytes."""
 
     def __init__(self, directory: Path) -> None:
         if not directory.exists():
@@ -59,12 +58,15 @@ class World:
         self.log.partition(partition).append(frames)
 
     def delivered(self) -> list[tuple[int, int, bytes]]:
-        """(partition, offset, frame) by the ledger, in its order."""
+        """(partition, offset, frame) by the ledger, in its order. None of these frames is one, so pieces say of each
+        that it was refused."""
         pieces, found = Pieces(self.paths.pieces), list[tuple[int, int, bytes]]()
         for committed in self.entries():
             for ref in committed.pieces:
-                frames = [bytes.fromhex(f) for f in pieces.read(ref.name, ref.digest).decode().split()]
-                found += [(ref.partition, offset, f) for offset, f in enumerate(frames, ref.first)]
+                refused = [each.position for each in sealed.parse(pieces.read(ref.name, ref.digest)).rejected]
+                assert [at.offset for at in refused] == list(range(ref.first, ref.end))
+                frames = self.log.partition(ref.partition).read(ref.first, ref.end)
+                found += [(ref.partition, record.offset, record.data) for record in frames]
         return found
 
     def entries(self) -> list[Any]:
@@ -85,49 +87,10 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path / "realm")
 
 
-def kernel(world: World) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Stands in for replay and the fused kernel: a piece is its frames in hexadecimal. Nested, so that it travels by
-    value. None of these frames is one, so all of them come as refused."""
-    schema, root, pieces = STAGED, str(world.paths.frames_root), str(world.paths.pieces)
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        log = EmbeddedTopic(root, read_only=True)
-        for batch in batches:
-            for told in batch.to_pylist():
-                rulings = np.frombuffer(told["claims"], RULING)
-                if told["again"] or not rulings.size:
-                    continue
-                assert told["bucket"] == REFUSED
-                offsets = rulings["offset"].tolist()
-                (partition,) = set(rulings["partition"].tolist())
-                frames = [r.data for r in log.partition(partition).read(offsets[0], offsets[-1] + 1)]
-                assert len(frames) == len(offsets)
-                piece = " ".join(frame.hex() for frame in frames).encode()
-                file = Pieces(pieces).stage(partition, offsets[0], offsets[-1] + 1, piece)
-                row = {name: told[name] for name in PINNED} | {
-                    "node": "broker",
-                    "partition": partition,
-                    "slots": b"",
-                    "name": file.name,
-                    "digest": file.digest,
-                    "size": file.size,
-                }
-                row |= {"first_offset": offsets[0], "end_offset": offsets[-1] + 1}
-                row |= {COUNTED: counted({"frames": len(frames)})}
-                yield type(batch).from_pylist([row], schema=schema)
-
-    return run
-
-
-def pieces_of(claims: DataFrame, world: World) -> DataFrame:
-    return claims.mapInArrow(kernel(world), ddl(STAGED))
-
-
 def drain(spark: SparkSession, world: World, **options: int) -> None:
-    claims = spark.readStream.format("sealcast-input").options(**world.options, **options).load()
+    pieces = spark.readStream.format("sealcast-input").options(**world.options, **options).load()
     query = (
-        pieces_of(claims, world)
-        .writeStream.format("sealcast-pieces")
+        pieces.writeStream.format("sealcast-pieces")
         .options(**world.options, checkpointLocation=str(world.paths.checkpoint))
         .trigger(availableNow=True)
         .start()
@@ -260,12 +223,12 @@ def test_the_same_in_batch(spark: SparkSession, world: World) -> None:
     fill(world, 1, 0, 9)
     for ends in ((4, 9), (4, 9), (6, 9)):
         fill(world, 0, world.log.partition(0).end(), ends[0]) if world.log.partition(0).end() < ends[0] else None
-        frames = spark.read.format("sealcast-input").options(**world.options).load()
-        pieces_of(frames, world).write.format("sealcast-pieces").options(**world.options).mode("append").save()
+        pieces = spark.read.format("sealcast-input").options(**world.options).load()
+        pieces.write.format("sealcast-pieces").options(**world.options).mode("append").save()
         assert sorted(world.delivered()) == everything(*ends)
     assert len(world.entries()) == 2
     with pytest.raises(Exception, match="stays delivered"):
-        pieces_of(frames, world).write.format("sealcast-pieces").options(**world.options).mode("overwrite").save()
+        pieces.write.format("sealcast-pieces").options(**world.options).mode("overwrite").save()
 
 
 def test_a_failing_batch_leaves_nothing(spark: SparkSession, world: World) -> None:
@@ -278,8 +241,8 @@ def test_a_failing_batch_leaves_nothing(spark: SparkSession, world: World) -> No
                 raise ValueError("as if the disk were full")
             yield batch
 
-    frames = spark.read.format("sealcast-input").options(**world.options).load()
-    failing = pieces_of(frames, world).mapInArrow(fail, ddl(STAGED))
+    pieces = spark.read.format("sealcast-input").options(**world.options).load()
+    failing = pieces.mapInArrow(fail, ddl(STAGED))
     with pytest.raises(Exception, match="as if the disk were full"):
         failing.write.format("sealcast-pieces").options(**world.options).mode("append").save()
     assert world.entries() == []
@@ -288,12 +251,12 @@ def test_a_failing_batch_leaves_nothing(spark: SparkSession, world: World) -> No
 
 def test_no_secret_in_plans_checkpoints_or_logs(spark: SparkSession, world: World) -> None:
     fill(world, 0, 0, 3)
-    frames = spark.readStream.format("sealcast-input").options(**world.options).load()
-    writer = pieces_of(frames, world).writeStream.format("sealcast-pieces").options(**world.options)
+    pieces = spark.readStream.format("sealcast-input").options(**world.options).load()
+    writer = pieces.writeStream.format("sealcast-pieces").options(**world.options)
     query = writer.option("checkpointLocation", str(world.paths.checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
     plan = query._jsq.explainInternal(True)
-    assert "MapInArrow" in plan
+    assert "sealcast-input" in plan and "Exchange" not in plan
     home = Path(spark.sparkContext.getConf().get("spark.local.dir") or "").parent
     places = [*world.paths.checkpoint.rglob("*"), *home.glob("*.log"), home / "jvm.out"]
     haystack = plan.encode() + b"".join(path.read_bytes() for path in places if path.is_file())

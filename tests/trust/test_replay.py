@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from sealcast.broker import replay
 from sealcast.broker.quota import Quota
 from sealcast.broker.replay import CLAIM, Claims, ReplayBounds, ReplayVerdict, Windows, identify
+from sealcast.broker.rulings import Publishers, decide_part
 from sealcast.errors import Corrupt, Misuse
+from sealcast.log.forwarded import partition_of
 
 PERIOD = 1_000
 WIDE = Quota(10**9, 10**9, 86_400)
@@ -38,7 +40,7 @@ def claims(said: Sequence[Said], first_offset: int = 0) -> Claims:
     rows = np.zeros(len(said), CLAIM)
     for at, one in enumerate(said):
         known = identify(one.publisher, one.boot.to_bytes(16, "big"))
-        rows[at] = (one.partition, first_offset + at, one.time, *known, one.sequence, one.count, one.size)
+        rows[at] = (one.partition, first_offset + at, one.time, *known, one.sequence, one.count, one.size, 0)
     return rows
 
 
@@ -225,6 +227,71 @@ def test_what_was_decided_can_be_taken_again_from_the_frames_that_were_accepted(
         )
         again.take(asked[spent], verdicts[spent] == ReplayVerdict.FRESH)
     assert again.pack() == went.pack()
+
+
+#: Frames that are in each other's way more often than not.
+close = st.builds(
+    Said,
+    sequence=st.integers(0, 9),
+    count=st.integers(1, 3),
+    time=st.integers(0, 3) | st.integers(0, 2 * PERIOD),
+    publisher=st.sampled_from([ANN, BEN]),
+    boot=st.integers(0, 3).map(lambda n: max(0, n - 2)),
+    partition=st.integers(0, 1),
+)
+
+
+@given(
+    st.lists(st.lists(close, max_size=4), max_size=2),
+    st.lists(st.tuples(close, st.booleans(), st.integers(0, 2)), min_size=4, max_size=16),
+    st.sampled_from([WIDE, Quota(3, 10**6, 1), Quota(10**6, 300, 1)]),
+)
+def test_a_task_decides_about_its_part_as_whoever_has_all_does(
+    before: list[list[Said]], batch: list[tuple[Said, bool, int]], quota: Quota
+) -> None:
+    """Each frame of a batch may be signed or forged, and is one of three tasks'. A task knows which of its own are
+    signed, and of the others what they say."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("WINDOW_EVENTS", 30), ("MAX_RUNS", 3), ("MAX_BOOTS", 2)):
+            patch.setattr(replay, name, value)
+        windows = Windows(ReplayBounds(200, PERIOD - 200, quota))
+        for said in before:
+            windows.decide(claims(said))
+        packed = windows.pack()
+        asked = claims([one for one, _, _ in batch])
+        signed, task = (np.array([row[at] for row in batch], kind) for at, kind in ((1, np.bool_), (2, np.int64)))
+        wanted = windows.copy().decide(asked[signed])
+        for number in range(3):
+            mine = task == number
+
+            def of(publishers: Publishers, others: Claims = asked[signed & ~mine]) -> Claims:
+                return others[np.isin(others["publisher"], publishers)]
+
+            got = decide_part(windows, asked[signed & mine], asked[~mine], of)
+            assert got.tolist() == wanted[mine[signed]].tolist()
+        assert windows.pack() == packed, "nobody else's windows are changed"
+
+
+def test_what_is_in_another_partition_than_its_publishers_is_a_copy_and_leaves_nothing() -> None:
+    windows = Windows(BOUNDS)
+    copy = claims([Said(0, 10)])
+    copy["elsewhere"] = 1
+    assert windows.decide(copy).tolist() == [ReplayVerdict.ELSEWHERE]
+    assert len(windows) == 0
+    assert decided(windows, Said(0, 10)) == [ReplayVerdict.FRESH]
+
+
+@given(st.lists(frames, max_size=30), st.integers(1, 4))
+def test_windows_of_lanes_are_those_of_their_publishers(said: list[Said], partitions: int) -> None:
+    windows = Windows(BOUNDS)
+    windows.decide(claims(said))
+    for lane in range(partitions):
+        mine = [one for one in said if partition_of(one.publisher, partitions) == lane]
+        alone = Windows(BOUNDS)
+        alone.decide(claims(mine))
+        found = windows.of_lanes({lane}, partitions)
+        assert len(found) == len(alone)
+        assert decided(found, *mine) == decided(alone, *mine)
 
 
 # --- rates ------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Row `micro-batch`: what one streaming micro-batch of 1,000 events takes, beside what Spark takes for nothing at all.
 
-The reference is a query of the same shape, a Python source, one stateful operator, one `mapInArrow`, the same observed
-counts and a Python sink with two phases, whose batches are empty; to it the kernels of 1,000 events are added, run
-alone. Batches follow one another, so their duration is a fair measure; medians are compared.
+The reference is a query of the same shape, a Python source, the same observed counts and a Python sink with two phases,
+whose batches are empty; to it the kernels of 1,000 events are added, run alone. Batches follow one another, so their
+duration is a fair measure; medians are compared.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamArrowWriter,
@@ -24,16 +24,14 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 from pyspark.sql.streaming.datasource import ReadLimit
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import StructType
 
 from sealcast.bench import workload
 from sealcast.bench.report import BenchRow
-from sealcast.broker.columns import CLAIMS, RULINGS, STAGED, ddl
+from sealcast.broker.columns import STAGED, ddl
 from sealcast.errors import Unavailable
 from sealcast.pipeline.metrics import FinishedBatch, observed
 from sealcast.pipeline.run import start
-from sealcast.pipeline.settings import cores
 from sealcast.trust.deployment import Realm
 
 BATCHES: Final = 30
@@ -79,14 +77,7 @@ def _kernels(realm: Realm, source: workload.TradingSource) -> float:
 
 def _empty(spark: SparkSession) -> float:
     spark.dataSource.register(Nothing)
-    claims = spark.readStream.format(Nothing.name()).load()
-    ruled = claims.groupBy("bucket").transformWithState(NoState(), ddl(RULINGS), outputMode="Append", timeMode="None")
-    tasks = cores(spark.sparkContext.master or "local")
-    pieces = (
-        ruled.repartitionById(tasks, "task")
-        .mapInArrow(_nothing_of, ddl(STAGED))
-        .observe("nothing", *observed(traces=False))
-    )
+    pieces = spark.readStream.format(Nothing.name()).load().observe("nothing", *observed(traces=False))
     with tempfile.TemporaryDirectory(prefix="sealcast-bench-") as checkpoint:
         query = pieces.writeStream.format(Nothing.name()).option("checkpointLocation", checkpoint).start()
         try:
@@ -106,23 +97,6 @@ def _median_of(query: Any) -> float:
     return statistics.median([seconds[number] for number in sorted(seconds)][WARM_BATCHES:])
 
 
-def _nothing_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for _ in batches:
-        pass
-    yield from ()
-
-
-class NoState(StatefulProcessor):
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._state = handle.getValueState("nothing", "nothing BINARY")
-
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        yield from ()
-
-    def close(self) -> None:
-        pass
-
-
 class Nothing(DataSource):
     """A source that always has a new batch with nothing in it, and a sink for it."""
 
@@ -131,7 +105,7 @@ class Nothing(DataSource):
         return "sealcast-bench-nothing"
 
     def schema(self) -> str:
-        return ddl(CLAIMS)
+        return ddl(STAGED)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return _NothingReader()
@@ -151,7 +125,7 @@ class _NothingReader(DataSourceStreamReader):
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_pylist([], schema=CLAIMS)
+        yield pa.RecordBatch.from_pylist([], schema=STAGED)
 
 
 class _NothingWriter(DataSourceStreamArrowWriter):

@@ -4,7 +4,7 @@
     subscriptions    CPU per event among ten times the subscriptions, of which no more match: 1 where it does not grow
     deliveries       CPU per event with four times the deliveries, beside once: below 4, since an event is sealed once
     stored-bytes     bytes of a sealed event with four times the deliveries, beside once
-    read-bytes       bytes that are read for each event, beside those that pass a shuffle for it
+    read-bytes       bytes that are read for each event, beside those that the driver is told of it
 
 CPU of the kernels alone, from frames to sealed pieces (`workload.Kernels`), on one core, warm. The least of some
 rounds counts. Spark, Python's crossings and the carrier come on top.
@@ -55,8 +55,8 @@ def rows(*, quick: bool = False) -> Iterator[BenchRow]:
     yield _row("subscriptions", wide.cpu_us, once.cpu_us, subscriptions, unit)
     yield _row("deliveries", deep.cpu_us, once.cpu_us, f"{once.deliveries:.1f} deliveries per event", unit)
     yield _row("stored-bytes", deep.stored_bytes, once.stored_bytes, "a quarter of the deliveries", "bytes per event")
-    shuffled = CLAIM.itemsize / EVENTS_PER_FRAME
-    yield _row("read-bytes", once.frame_bytes, shuffled, "what passes a shuffle", "bytes per event")
+    told = CLAIM.itemsize / EVENTS_PER_FRAME
+    yield _row("read-bytes", once.frame_bytes, told, "what the driver is told", "bytes per event")
 
 
 def _row(name: str, larger: float, smaller: float, about: str, unit: str) -> BenchRow:

@@ -1,9 +1,9 @@
 """admit: Ruled -> Admitted. The rest of the numbered checks, and the events of the frames that pass them all.
 
-Admission is in two halves, because whether a frame was here before is known elsewhere (pipeline/replay.py):
+Admission is in two halves, because whether a frame was here before hangs on all frames of the batch:
 
     authenticate   Received -> claims: checks 1 to 14, up to the publisher's signature and clock; or refusals
-    replay         claims -> rulings: 15 and 16, the publishers' windows and rates, in Spark's state
+    replay         claims -> rulings: 15 and 16, the publishers' windows and rates (rulings.py)
     admit          Ruled -> Admitted: the ruling, then schema, seal and tree, 17 to 19, then every event, 8 and 20
 
 A frame stands or falls as a whole up to its tree; then every event stands for itself: it must be one of its publisher's

@@ -1,7 +1,7 @@
 """authenticate: Received -> claims. Checks 1 to 14 of admission: is it a frame, for us, from somebody who may, now?
 
 `authenticate` does it for a batch, `check_one` for one frame, in words; the tests hold them together. What nobody has
-signed for goes no further: only claims reach the replay state, and a claim costs its sender a signature.
+signed for goes no further: only claims reach the replay windows, and a claim costs its sender a signature.
 
 A frame is judged at the time when it came. That lies between two looks of the broker's, which are pinned: no stranger's
 clock decides, and a batch that is run again decides the same.
@@ -9,6 +9,7 @@ clock decides, and a batch that is run again decides the same.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -43,7 +44,17 @@ def authenticate(received: Received, gate: Gate) -> tuple[Claims, Rulings]:
     who = _check_senders(received, parsed, gate, refused)
     late = _untimely(parsed.fields.time, times, gate) & (refused == 0)
     refused[late] = CHECK[Reason.TIME]
-    return _claims(received, parsed, times, who, refused), _rulings(received, refused)
+    return _claims(received, parsed, times, who, refused == 0, gate), _rulings(received, refused)
+
+
+def assume(received: Received, gate: Gate) -> Claims:
+    """What frames of this topic would claim if their publishers have signed them: nothing of that is checked."""
+    parsed = frames.parse_many(received.frames)
+    senders, number_of, ours = dict[bytes, _Sender](), [0] * len(received.frames), np.zeros(len(parsed.good), np.bool_)
+    for row, begin, end in _by_row(np.flatnonzero(parsed.good), parsed.header[0], parsed.fields.sender_end):
+        sender = _sender(received.frames[row][begin:end], senders, gate)
+        number_of[row], ours[row] = sender.number, sender.ours
+    return _claims(received, parsed, np.array(received.times, np.int64), _who(senders)[number_of], ours, gate)
 
 
 def check_one(data: bytes, time_us: int, gate: Gate) -> Frame:
@@ -122,10 +133,7 @@ def _check_senders(received: Received, parsed: Frames, gate: Gate, refused: Numb
     rows, keys, signed = list[int](), list[VerifyKey](), list[bytes]()
     for row, string, header, sender_end, end, token, token_end, digest, signature, epoch in _rows(parsed):
         data, time_us = given[row], when[row]
-        name = data[header:sender_end]
-        sender = senders.get(name)
-        if sender is None:
-            sender = senders[name] = _Sender(name, len(senders), gate)
+        sender = _sender(data[header:sender_end], senders, gate)
         number_of[row] = sender.number
         named, came, second = data[digest : digest + DIGEST_BYTES], data[token:token_end], time_us // _SECOND_US
         usual = named == sender.named and came == sender.token and second == sender.second and epoch == current
@@ -145,8 +153,18 @@ def _check_senders(received: Received, parsed: Frames, gate: Gate, refused: Numb
     for row, good in zip(rows, signed_each(keys, signed), strict=True):
         if not good:
             refused[row] = CHECK[Reason.SIGNATURE]
-    names = np.array([sender.who for sender in senders.values()] or [(0, 0, 0)], np.uint64)
-    return names[number_of]
+    return _who(senders)[number_of]
+
+
+def _sender(name: bytes, senders: dict[bytes, _Sender], gate: Gate) -> _Sender:
+    found = senders.get(name)
+    if found is None:
+        found = senders[name] = _Sender(name, len(senders), gate)
+    return found
+
+
+def _who(senders: Mapping[bytes, _Sender]) -> Who:
+    return np.array([sender.who for sender in senders.values()] or [(0, 0, 0)], np.uint64)
 
 
 def _number(sender: _Sender, token: bytes, named: bytes, time_us: int, epoch: int, gate: Gate) -> int:
@@ -158,19 +176,22 @@ def _number(sender: _Sender, token: bytes, named: bytes, time_us: int, epoch: in
 
 
 def _rows(parsed: Frames) -> zip[tuple[int, ...]]:
-    good = np.flatnonzero(parsed.good)
-    columns = (
-        good,
-        parsed.header_string[good],
-        parsed.header[0][good],
-        parsed.fields.sender_end[good],
-        parsed.header[1][good],
-        *(bound[good] for bound in parsed.token),
-        parsed.fields.token_digest[good],
-        parsed.signature[good],
-        parsed.fields.epoch[good],
+    return _by_row(
+        np.flatnonzero(parsed.good),
+        parsed.header_string,
+        parsed.header[0],
+        parsed.fields.sender_end,
+        parsed.header[1],
+        *parsed.token,
+        parsed.fields.token_digest,
+        parsed.signature,
+        parsed.fields.epoch,
     )
-    return zip(*(column.tolist() for column in columns), strict=True)
+
+
+def _by_row(rows: Ints, *columns: Ints) -> zip[tuple[int, ...]]:
+    """Of each of these rows: its number, and what stands there."""
+    return zip(rows.tolist(), *(column[rows].tolist() for column in columns), strict=True)
 
 
 def _untimely(claimed: Ints, times: Ints, gate: Gate) -> NDArray[np.bool_]:
@@ -179,13 +200,17 @@ def _untimely(claimed: Ints, times: Ints, gate: Gate) -> NDArray[np.bool_]:
     return late
 
 
-def _claims(received: Received, parsed: Frames, times: Ints, who: Who, refused: Numbers) -> Claims:
-    kept = np.flatnonzero(refused == 0)
+def _claims(
+    received: Received, parsed: Frames, times: Ints, who: Who, claimed: NDArray[np.bool_], gate: Gate
+) -> Claims:
+    kept = np.flatnonzero(claimed)
     claims = np.zeros(kept.size, CLAIM)
     claims["partition"] = received.partition
     claims["offset"] = np.array(received.offsets, np.int64)[kept]
     claims["time"] = times[kept]
     claims["hi"], claims["lo"], claims["publisher"] = who[kept].T
+    each = gate.topic.partitions
+    claims["elsewhere"] = claims["publisher"] % np.uint64(each) != received.partition % each
     claims["sequence"], claims["count"] = parsed.fields.sequence[kept], parsed.fields.count[kept]
     claims["size"] = parsed.size[kept]
     return claims

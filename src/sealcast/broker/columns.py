@@ -1,13 +1,11 @@
-"""The three tables that cross between Spark and our kernels: claims, rulings on them, and pieces that are staged.
+"""The two tables that our kernels make for Spark: pieces, and pieces that are staged.
 
-    frame log --read, authenticate--> CLAIMS --replay--> RULINGS --read again, the rest of the path--> PIECES -> STAGED
-    ledgers above --read, route----------------------------------------------------------------------> PIECES -> STAGED
+    frame log --read, authenticate, rule, the rest of the path--> PIECES -> STAGED
+    ledgers above --read, route---------------------------------> PIECES -> STAGED
 
-A row is a task's share of a bucket or a whole piece, never an event and never a frame: crossing between the JVM and
-Python costs a microsecond a row. Frames themselves do not cross at all. They are read twice, the second time from the
-page cache, because the replay state is elsewhere than the frames are (decision 3), and a frame in a shuffle would be
-written to disk and read back twice. Pieces do not cross either: the task that makes one stages it, and hands on what
-the ledger will call it.
+A row is a whole piece, never an event and never a frame: crossing between the JVM and Python costs a microsecond a row.
+Frames do not cross at all, and neither do pieces: the task that makes one stages it, and hands on what the ledger will
+call it. Nothing is shuffled, and Spark keeps no state.
 """
 
 from __future__ import annotations
@@ -34,32 +32,6 @@ _PINNED: Final = (
     pa.field("since", pa.int64(), nullable=False),
 )
 PINNED: Final = tuple(field.name for field in _PINNED)
-#: The task that reads some frames, and will handle them.
-_TASK: Final = pa.field("task", pa.int32(), nullable=False)
-
-#: What the source yields: frames that were authenticated (`CLAIM` of broker/replay.py, packed), by bucket of
-#: publishers; and those that were refused, as rulings, in the bucket that has no state.
-CLAIMS: Final = pa.schema(
-    [
-        pa.field("bucket", pa.int32(), nullable=False),
-        # 1: the batch is in the ledger, and Spark does not know; its state is wanted again, its pieces are not.
-        pa.field("again", pa.int32(), nullable=False),
-        _TASK,
-        *_PINNED,
-        pa.field("claims", pa.binary(), nullable=False),
-    ]
-)
-#: The bucket of what was refused before anybody signed for it: it touches no state.
-REFUSED: Final = -1
-
-#: What replay yields and a step's kernel takes: a ruling on every frame of a task (`RULING` of broker/gate.py).
-RULINGS: Final = pa.schema([_TASK, *_PINNED, pa.field("rulings", pa.binary(), nullable=False)])
-
-#: The packed windows of one bucket, as a new query's state begins.
-SEEDS: Final = pa.schema(
-    [pa.field("bucket", pa.int32(), nullable=False), pa.field("windows", pa.binary(), nullable=False)]
-)
-
 #: What is counted of a piece: the names of `observe()` and, with `sealcast_` before and `_total` behind, the metrics.
 COUNTS: Final = ("frames", "admitted", "matched", "deliveries", "encryptions", "suspended", REMOVED_ABOVE)
 #: Of these: subscriptions that got nothing of a piece, because their filters ask for too much work (budgets.py).
@@ -72,6 +44,7 @@ REJECTED: Final = {reason: f"rejected_{reason}" for reason in Reason}
 #: The column that has them, as JSON: in a column each, Spark would plan two dozen sums anew for every micro-batch.
 COUNTED: Final = "counted"
 TRACED: Final = "traced"
+TAKEN: Final = "taken"
 
 #: What a step makes: one piece a row, the broker that made it, and the input it accounts for.
 PIECES: Final = pa.schema(
@@ -88,6 +61,8 @@ PIECES: Final = pa.schema(
         pa.field("slots", pa.binary()),
         # Which subscriptions were suspended: their places in the table of the pinned version, as little-endian int32.
         pa.field("suspensions", pa.binary()),
+        # In a row of each task that reads frames: what replay took of them (broker/rulings.py, `pack_taken`).
+        pa.field(TAKEN, pa.binary()),
         pa.field("piece", pa.binary(), nullable=False),
         # Traced frames and their times (broker/traced.py); NULL where nobody traces. It goes nowhere but to the driver.
         pa.field(TRACED, pa.string()),
@@ -148,6 +123,7 @@ def piece_row(
         "late": int(late),
         "slots": slots,
         "suspensions": np.array(suspended, PLACES).tobytes(),
+        TAKEN: None,
         "piece": data,
         TRACED: traced,
     }

@@ -54,7 +54,7 @@ def equivocations(
         suspects.setdefault(suspect.boot, []).append(suspect)
     if not suspects:
         return []
-    first, found = history.first_frames(entry.arrival.from_us - history.period_us), list[Equivocation]()
+    first, found = history.first_frames(entry.arrival.from_us - history.bounds.period_us), list[Equivocation]()
     for place, other in _frames(log, suspects, first or entry.start, entry.end):
         for suspect in list(suspects.get(other.header.boot, ())):
             shared = max(suspect.first, other.header.sequence)

@@ -54,17 +54,22 @@ class History:
         self._bounds = bounds
 
     @property
-    def period_us(self) -> int:
-        return self._bounds.period_us
+    def bounds(self) -> ReplayBounds:
+        return self._bounds
 
-    def windows(self, before: int) -> Windows:
-        """The windows after the ledger's first `before` records."""
-        windows = Windows(self._bounds)
-        if not before:
+    def entry(self, index: int) -> Entry:
+        """A record of the ledger."""
+        return self._ledger.at(index).entry
+
+    def windows(self, before: int, known: tuple[int, Windows] | None = None) -> Windows:
+        """The windows after the ledger's first `before` records; worked out from those after fewer records, if some
+        are known."""
+        first, windows = (0, Windows(self._bounds)) if known is None else (known[0], known[1].copy())
+        if first == before:
             return windows
         settled = self._ledger.at(before - 1).entry.end.settled_us
         oldest = windows.first_generation(settled) * self._bounds.period_us
-        for index in range(self.first_record(oldest, before), before):
+        for index in range(max(first, self.first_record(oldest, before)), before):
             entry = self._ledger.at(index).entry
             taken = [part for ref in entry.own for part in self._accepted(ref, entry)]
             claims = np.concatenate([np.empty(0, CLAIM), *(claims for claims, _ in taken)])
@@ -111,7 +116,8 @@ class History:
                 continue
             header = frame.parse(data).header
             who = identify(header.publisher, header.boot)
-            claims.append((ref.partition, offset, arrival.at(time_us), *who, header.sequence, header.count, len(data)))
+            numbers = header.sequence, header.count, len(data)
+            claims.append((ref.partition, offset, arrival.at(time_us), *who, *numbers, 0))
             charged.append(reason is not Reason.BUDGET)
         yield np.array(claims, CLAIM), np.array(charged, np.bool_)
 

@@ -43,6 +43,7 @@ _SAID: Final = {
     ReplayVerdict.BOOTS: (Reason.REPLAY, "{0} was started too often to keep its numbers apart"),
     ReplayVerdict.EVENTS: (Reason.BUDGET, "{0} published more events than it may"),
     ReplayVerdict.BYTES: (Reason.BUDGET, "{0} published more bytes than it may"),
+    ReplayVerdict.ELSEWHERE: (Reason.REPLAY, "a copy: frames of {0}'s come in another partition"),
 }
 _BITS: Final = {number: bits for bits, number in cose.AES_GCM.items()}
 

@@ -2,7 +2,7 @@
 
     rulings, frames --> Ruled --> Admitted --> Matched --> Grouped --> GroupSealed --> a sealed piece
 
-Nothing between replay and delivery forces a shuffle, so nothing between them leaves the worker. How a group's events
+Nothing of it forces a shuffle, so nothing leaves the worker. How a group's events
 are sealed is the protection's (`Context.sealing`); the rest is the same wherever brokers see what they match.
 """
 

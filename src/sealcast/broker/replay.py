@@ -7,7 +7,10 @@ A publisher numbers its events, anew with each boot; a frame is the interval [se
     too old      it begins below the window: so far behind what arrived that nobody remembers
 
 Order does not matter within the window, so several brokers may append one publisher's frames as they come. What arrives
-in one batch arrives at the same time; of equal frames the first in the log counts.
+in one batch arrives at the same time; of equal frames the first in the log counts. A publisher has one partition in
+each broker's log (`log.forwarded.partition_of`), and what stands elsewhere is a copy:
+
+    elsewhere    it is in a partition in which its publisher's frames do not come
 
 What is remembered is a set of runs, maximal intervals without a gap, because honest publishers leave one run a boot,
 however long they publish. Nothing needs to be remembered for ever: a frame that is too old by its own clock is refused
@@ -25,6 +28,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from bisect import bisect_right
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -35,6 +39,7 @@ from numpy.typing import NDArray
 from sealcast.broker import quota
 from sealcast.broker.quota import Quota
 from sealcast.errors import Corrupt
+from sealcast.log.forwarded import publisher_number
 
 #: Numbers below the newest of a boot, minus this, are too old.
 WINDOW_EVENTS: Final = 1 << 20
@@ -42,8 +47,6 @@ WINDOW_EVENTS: Final = 1 << 20
 MAX_RUNS: Final = 256
 #: Starts of one publisher in a period. Each of them is remembered, so somebody has to stop counting.
 MAX_BOOTS: Final = 4_096
-#: Windows are divided among so many buckets, by publisher: what Spark keeps, moves and checks at a time (decision 8).
-BUCKETS: Final = 32
 #: A frame is stamped a little before everybody can read it.
 SETTLING_US: Final = 60_000_000
 
@@ -59,6 +62,7 @@ CLAIM: Final = np.dtype(
         ("sequence", "<i8"),
         ("count", "<i8"),
         ("size", "<i8"),  # bytes
+        ("elsewhere", "u1"),  # 1: its publisher's frames come in another partition
     ]
 )
 _RUN: Final = np.dtype(
@@ -82,6 +86,7 @@ class ReplayVerdict(IntEnum):
     BOOTS = 3
     EVENTS = 4
     BYTES = 5
+    ELSEWHERE = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +112,8 @@ def identify(publisher: str, boot: bytes) -> tuple[int, int, int]:
     return int.from_bytes(both[:8], "little"), int.from_bytes(both[8:16], "little"), publisher_number(publisher)
 
 
-def publisher_number(publisher: str) -> int:
-    return int.from_bytes(hashlib.sha256(b"sealcast publisher" + publisher.encode()).digest()[:8], "little")
-
-
-def bucket_of(publisher: NDArray[np.uint64], buckets: int = BUCKETS) -> Ints:
-    return (publisher % np.uint64(buckets)).astype(np.int64)
-
-
 class Windows:
-    """The windows of some publishers: of one bucket, or of all."""
+    """The windows of a topic's publishers at one broker."""
 
     def __init__(self, bounds: ReplayBounds) -> None:
         self._bounds = bounds
@@ -127,9 +124,13 @@ class Windows:
         """Runs that are remembered."""
         return sum(runs.size for runs in self._runs.values())
 
+    @property
+    def bounds(self) -> ReplayBounds:
+        return self._bounds
+
     def decide(self, claims: Claims) -> Verdicts:
         """A verdict for each claim; what is fresh, or refused only for its publisher's rate, is remembered."""
-        verdicts = np.zeros(claims.size, np.uint8)
+        verdicts = np.where(claims["elsewhere"], ReplayVerdict.ELSEWHERE, ReplayVerdict.FRESH).astype(np.uint8)
         for generation, rows in self._by_generation(claims):
             asked = claims[rows]
             found = self._seen(asked)
@@ -161,15 +162,21 @@ class Windows:
     def first_generation(self, settled_us: int) -> int:
         return settled_us // self._bounds.period_us - 1
 
-    def split(self, buckets: int) -> list[Windows]:
-        """The windows of each bucket of publishers."""
-        parts = [Windows(self._bounds) for _ in range(buckets)]
-        for mine, theirs in ((self._runs, "_runs"), (self._accounts, "_accounts")):
+    def copy(self) -> Windows:
+        """Others with the same in them. What is remembered is never changed in place, so it is shared."""
+        made = Windows(self._bounds)
+        made._runs, made._accounts = dict(self._runs), dict(self._accounts)
+        return made
+
+    def of_lanes(self, lanes: Collection[int], partitions: int) -> Windows:
+        """Those of publishers whose frames come in these partitions, of so many."""
+        if len(lanes) >= partitions:
+            return self.copy()
+        made, wanted = Windows(self._bounds), np.array(sorted(lanes), np.uint64)
+        for mine, theirs in ((self._runs, made._runs), (self._accounts, made._accounts)):
             for generation, rows in mine.items():
-                bucket = bucket_of(rows["publisher"], buckets)
-                for number in np.unique(bucket).tolist():
-                    getattr(parts[number], theirs)[generation] = rows[bucket == number]
-        return parts
+                theirs[generation] = rows[np.isin(rows["publisher"] % np.uint64(partitions), wanted)]
+        return made
 
     # --- packed -------------------------------------------------------------------------------------
 
@@ -199,14 +206,18 @@ class Windows:
             if at != len(packed):
                 raise ValueError
         except (struct.error, ValueError):
-            raise Corrupt("the replay windows of a topic cannot be read", hint="remove its checkpoint") from None
+            raise Corrupt(
+                "the replay windows of a topic cannot be read", hint="remove them: they are worked out again"
+            ) from None
         return windows
 
     # --- inside -------------------------------------------------------------------------------------
 
     def _by_generation(self, claims: Claims) -> list[tuple[int, Ints]]:
-        """Rows of each generation in the order in which the log took them in; the earliest generation first."""
+        """Rows of each generation in the order in which the log took them in; the earliest generation first. What is
+        elsewhere is of none."""
         order = np.lexsort((claims["offset"], claims["partition"], claims["time"]))
+        order = order[claims["elsewhere"][order] == 0]
         generation = claims["time"][order] // self._bounds.period_us
         starts = np.flatnonzero(np.diff(generation, prepend=-1))
         return [

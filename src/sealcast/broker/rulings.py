@@ -1,20 +1,25 @@
-"""Claims on sequence numbers become rulings on frames: the rows that cross Spark for it, and the decision itself.
+"""Claims on sequence numbers become rulings on frames.
 
-Spark's state is in pipeline/replay.py; nothing here needs Spark, so tests, benchmarks and the ledger checker decide by
-the same functions.
+    rule_frames   all frames of a batch, by whoever has them all: the ledger checker, tests, benchmarks
+    rule_part     a task's own frames, when other tasks have others of the same publishers
+
+Both decide the same. A task reads the other frames, too, and assumes that all of them are signed. Where even then
+nothing of a publisher is refused, nothing is refused if fewer of them are signed. Of other publishers the signatures
+are verified, so that nobody's forgery decides about anybody's frame.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sealcast.broker.authenticate import authenticate
-from sealcast.broker.columns import REFUSED
+from sealcast.broker.authenticate import assume, authenticate
 from sealcast.broker.gate import RULING, Codes, Gate, Rulings
-from sealcast.broker.replay import BUCKETS, CLAIM, Claims, Windows, bucket_of
+from sealcast.broker.replay import CLAIM, Bools, Claims, ReplayVerdict, Verdicts, Windows
+from sealcast.errors import Bug
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.offsets import AS_STAMPED, Arrival
 from sealcast.log.port import Record
@@ -25,16 +30,22 @@ from sealcast.model.stages import Received, Ruled
 BYTES_AT_A_TIME: Final = 8 << 20
 FRAMES_AT_A_TIME: Final = 16_384
 
+#: Verdicts that do not hang on what else is in the batch.
+_BEYOND_DOUBT: Final = (ReplayVerdict.FRESH, ReplayVerdict.ELSEWHERE)
+#: Verdicts on claims whose numbers are spent.
+_TAKEN: Final = (ReplayVerdict.FRESH, ReplayVerdict.EVENTS, ReplayVerdict.BYTES)
+
+_NO_CLAIMS: Final = np.empty(0, CLAIM)
+
+Publishers = NDArray[np.uint64]
 #: (partition, first offset, end offset)
 Span = tuple[int, int, int]
 
 
-def rule(windows: Windows, claims: Claims, settled_us: int) -> Rulings:
-    """Rulings on claims of one batch, in their order; the windows are then those after the batch."""
+def rule(claims: Claims, verdicts: Verdicts) -> Rulings:
+    """What was decided of claims, as rulings in their order."""
     rulings = np.empty(claims.size, RULING)
-    rulings["partition"], rulings["offset"] = claims["partition"], claims["offset"]
-    rulings["code"] = windows.decide(claims)
-    windows.forget(settled_us)
+    rulings["partition"], rulings["offset"], rulings["code"] = claims["partition"], claims["offset"], verdicts
     return rulings
 
 
@@ -50,24 +61,61 @@ def rule_frames(
         for received in gathered(partition, log.partition(partition).read(first, end), arrival):
             for parts, found in zip((asked, refused), authenticate(received, gate), strict=True):
                 parts.append(found)
-    for ruling in np.concatenate([*refused, rule(windows, np.concatenate(asked), settled_us)]).tolist():
+    claims = np.concatenate(asked)
+    decided = rule(claims, windows.decide(claims))
+    windows.forget(settled_us)
+    for ruling in np.concatenate([*refused, decided]).tolist():
         partition, offset, code = ruling
         codes[partition][offset - first_of[partition]] = code
     return codes
 
 
-def claim_rows(
-    claims: Claims, refused: Rulings, pinned: dict[str, int], turned: bool = False
-) -> Iterator[dict[str, object]]:
-    """Makes rows of CLAIMS from a task's frames, one for each bucket that has any. When a generation has passed, every
-    bucket gets a row, so that all of them drop that generation."""
-    belongs = bucket_of(claims["publisher"])
-    for bucket in range(BUCKETS):
-        mine = claims[belongs == bucket]
-        if mine.size or turned:
-            yield {"bucket": bucket, **pinned, "claims": mine.tobytes()}
-    if refused.size:
-        yield {"bucket": REFUSED, **pinned, "claims": refused.tobytes()}
+def rule_part(windows: Windows, own: Claims, others: Callable[[], Iterator[Received]], gate: Gate) -> Verdicts:
+    """Verdicts on claims of one task, whose frames are signed. `others` reads the other frames of the batch that may be
+    of the same publishers: once more, if anything is refused."""
+
+    def signed(publishers: Publishers) -> Claims:
+        parts = (part for each in others() if (part := _of(each, publishers, gate)) is not None)
+        return np.concatenate([_NO_CLAIMS, *(authenticate(part, gate)[0] for part in parts)])
+
+    return decide_part(windows, own, np.concatenate([_NO_CLAIMS, *(assume(each, gate) for each in others())]), signed)
+
+
+def decide_part(windows: Windows, own: Claims, others: Claims, signed: Callable[[Publishers], Claims]) -> Verdicts:
+    """Verdicts on claims of one task, beside those that others have made if their frames are signed. `signed` has those
+    of some publishers whose frames are."""
+    assumed = np.concatenate([own, others])
+    verdicts = windows.copy().decide(assumed)
+    doubtful = np.unique(assumed["publisher"][~np.isin(verdicts, _BEYOND_DOUBT)])
+    if doubtful.size and others.size:
+        verdicts = windows.copy().decide(np.concatenate([own, signed(doubtful)]))
+    return verdicts[: own.size]
+
+
+def _of(received: Received, publishers: Publishers, gate: Gate) -> Received | None:
+    """Those of the frames that say they are of these publishers; None without any."""
+    claims = assume(received, gate)
+    wanted = set(claims["offset"][np.isin(claims["publisher"], publishers)].tolist())
+    rows = [row for row, offset in enumerate(received.offsets) if offset in wanted]
+    if not rows:
+        return None
+    offsets, times = ([column[row] for row in rows] for column in (received.offsets, received.times))
+    return Received(received.partition, offsets, times, [received.frames[row] for row in rows])
+
+
+def pack_taken(claims: Claims, verdicts: Verdicts) -> bytes:
+    """What replay took of a task's claims, and which of it was charged to publishers' accounts: for whoever keeps the
+    windows."""
+    taken = np.isin(verdicts, _TAKEN)
+    charged = verdicts[taken] == ReplayVerdict.FRESH
+    return bytes(charged.tobytes() + claims[taken].tobytes())
+
+
+def unpack_taken(packed: bytes) -> tuple[Claims, Bools]:
+    count, rest = divmod(len(packed), CLAIM.itemsize + 1)
+    if rest:
+        raise Bug("a task tells of claims, and some of them are cut off")
+    return np.frombuffer(packed, CLAIM, count, count), np.frombuffer(packed, np.bool_, count)
 
 
 def gathered(

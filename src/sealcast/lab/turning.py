@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from sealcast.broker.columns import COUNTED, REFERRED, counts_in
+from sealcast.broker.frames import HeldFrames
 from sealcast.broker.gate import RULING, Rulings
 from sealcast.broker.rulings import rule_frames
 from sealcast.log.entry import Entry, PieceRef
@@ -70,9 +71,9 @@ def _made(step: OpenStep, start: PinnedOffset, end: PinnedOffset) -> Iterator[di
     """The pieces of a batch, as rows of PIECES."""
     waiting = start.ranges(end)
     if isinstance(step, FramesStep):
-        batches = step.make(end.pinned, _rulings(step, start, end, waiting))
+        batches = step.make(end.pinned, _rulings(step, start, end, waiting), HeldFrames(step.frames))
     else:
-        batches = step.read(Task(0, tuple(Span(step.name, p, first, stop, end) for p, first, stop in waiting)))
+        batches = step.read(Task(tuple(Span(step.name, p, first, stop, end) for p, first, stop in waiting)))
     for batch in batches:
         yield from batch.to_pylist()
 

@@ -122,8 +122,9 @@ def write_all(fd: int, raw: bytes, position: int) -> None:
         position += written
 
 
-def replace_file(path: Path, raw: bytes, owner: int | None = None) -> None:
-    """Put `raw` at `path`, whole or not at all, durably. Only its owner can read it: another one by its user number."""
+def replace_file(path: Path, raw: bytes, owner: int | None = None, *, durable: bool = True) -> None:
+    """Put `raw` at `path`, whole or not at all, durably unless said otherwise. Only its owner can read it: another one
+    by its user number."""
     with named(path, "writing"):
         fd, temporary = tempfile.mkstemp(prefix=f".{path.name[:80]}.", suffix=".tmp", dir=path.parent)
         try:
@@ -131,7 +132,8 @@ def replace_file(path: Path, raw: bytes, owner: int | None = None) -> None:
                 write_all(fd, raw, 0)
                 if owner is not None:
                     os.fchown(fd, owner, -1)
-                sync_data(fd)
+                if durable:
+                    sync_data(fd)
             finally:
                 os.close(fd)
             os.rename(temporary, path)
@@ -139,7 +141,8 @@ def replace_file(path: Path, raw: bytes, owner: int | None = None) -> None:
             with suppress(OSError):
                 os.unlink(temporary)
             raise
-        sync_directory(path.parent)
+        if durable:
+            sync_directory(path.parent)
 
 
 def open_existing(path: Path) -> int:

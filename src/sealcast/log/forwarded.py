@@ -122,9 +122,14 @@ class ForwardedLog(FrameLog):
         return int(_HEAD.unpack_from(record.data)[1]), record.data[_HEAD.size :]
 
 
+def publisher_number(publisher: str) -> int:
+    """What a publisher is called where names are too long: the same on every machine and in every run."""
+    return int.from_bytes(hashlib.sha256(publisher.encode()).digest()[:8], "big")
+
+
 def partition_of(publisher: str, partitions: int) -> int:
-    """The partition of a broker's own block that a publisher writes to: the same on every machine and in every run."""
-    return int.from_bytes(hashlib.sha256(publisher.encode()).digest()[:8], "big") % partitions
+    """The partition of a broker's own block that a publisher writes to."""
+    return publisher_number(publisher) % partitions
 
 
 class BrokerTopic(EmbeddedTopic):

@@ -1,11 +1,10 @@
 """Spark's checkpoints beside our ledgers. The checkpoint is Spark's note of how far it got; the ledger is the truth.
 
 A checkpoint that belongs to another query than a ledger's last record is out of date and is dropped: a new one goes on
-where the ledger ends, and its replay state begins with what the ledger's frames leave in the windows. One that belongs
-to it and disagrees with it was altered, and is refused (sources.py).
+where the ledger ends. So is one of a release whose queries had state, which Spark would want to have again. One that
+belongs to it and disagrees with it was altered, and is refused (sources.py).
 
-It lies beside the ledger, or below a URL of any file system that Hadoop knows (`Options.checkpoint`): a cluster's
-executors write there what Spark's state is.
+It lies beside the ledger, or below a URL of any file system that Hadoop knows (`Options.checkpoint`).
 """
 
 from __future__ import annotations
@@ -22,14 +21,12 @@ from urllib.parse import urlsplit
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from sealcast.broker.replay import Windows
 from sealcast.errors import Corrupt, Misuse, Unavailable
 from sealcast.pipeline.settings import FILE_MANAGER, PLAIN_FILES
-from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.steps import OpenStep
 
 _METADATA: Final = "metadata"
-_COMMITS: Final = "commits"
+_STATE: Final = "state"
 #: It has an id, and nothing else.
 _MAX_METADATA_BYTES: Final = 4_096
 
@@ -43,8 +40,8 @@ class Checkpoint(Protocol):
     def metadata(self) -> str | None:
         """The file that names the query; None where there is none yet."""
 
-    def batches(self) -> bool:
-        """Whether Spark has noted the end of any batch."""
+    def has_state(self) -> bool:
+        """Whether its query had state."""
 
     def remove(self) -> None: ...
 
@@ -63,8 +60,8 @@ class LocalCheckpoint:
         path = self._directory / _METADATA
         return path.read_text() if path.exists() else None
 
-    def batches(self) -> bool:
-        return any(path.name.isdigit() for path in (self._directory / _COMMITS).glob("*"))
+    def has_state(self) -> bool:
+        return (self._directory / _STATE).is_dir()
 
     def remove(self) -> None:
         shutil.rmtree(self._directory)
@@ -107,11 +104,9 @@ class HadoopCheckpoint:
             finally:
                 stream.close()
 
-    def batches(self) -> bool:
-        path = self._below(_COMMITS)
+    def has_state(self) -> bool:
         with self._asked():
-            found = self._files.listStatus(path) if self._files.exists(path) else ()
-            return any(str(each.getPath().getName()).isdigit() for each in found)
+            return bool(self._files.exists(self._below(_STATE)))
 
     def remove(self) -> None:
         with self._asked():
@@ -151,9 +146,11 @@ def _choose_manager(spark: SparkSession, *, plain: bool) -> None:
 
 
 def drop_foreign(checkpoint: Checkpoint, steps: Sequence[OpenStep]) -> None:
-    """Drops a checkpoint that belongs to a different query than the last records of these steps' ledgers."""
+    """Drops a checkpoint that belongs to a different query than the last records of these steps' ledgers, or to one
+    that had state."""
     known = {last.query for step in steps if (last := step.ledger.last_span()) is not None}
-    if known and (query := query_of(checkpoint)) is not None and known != {query}:
+    query = query_of(checkpoint)
+    if query is not None and ((known and known != {query}) or checkpoint.has_state()):
         checkpoint.remove()
 
 
@@ -171,14 +168,3 @@ def _damaged(checkpoint: Checkpoint) -> Corrupt:
         f"{checkpoint.location}/{_METADATA} cannot be read",
         hint="remove the checkpoint; a new one goes on where the ledger ends",
     )
-
-
-def initial_windows(step: FramesStep, checkpoint: Checkpoint) -> Windows | None:
-    """The replay windows that a checkpoint's first batch begins with; None when that batch is done, and Spark has its
-    own. A first batch that is run again begins as it did before."""
-    if checkpoint.batches():
-        return None
-    last, before = step.ledger.last_span(), step.ledger.end()
-    if last is not None and last.query == query_of(checkpoint):
-        before -= 1
-    return step.history().windows(before)

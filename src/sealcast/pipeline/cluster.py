@@ -19,7 +19,6 @@ from typing import Final
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from sealcast.broker.replay import BUCKETS
 from sealcast.errors import Unavailable
 from sealcast.log import files
 from sealcast.pipeline import java, zygote
@@ -28,6 +27,8 @@ from sealcast.pipeline import java, zygote
 EXECUTOR_SECONDS: Final = 120.0
 #: Nobody says how many will come. Once this long none has, they are all there.
 SETTLED_SECONDS: Final = 3.0
+#: Tasks of a shuffle, where nobody says how many.
+MAX_PARTITIONS: Final = 32
 _POLL_SECONDS: Final = 0.1
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PYTHON: Final = "spark.pyspark.python"
@@ -100,14 +101,13 @@ def send_python(conf: SparkConf, home: Path) -> str:
 
 
 def settle(context: SparkContext) -> SparkSession:
-    """The session, once the cluster has executors for it. Shuffles have a task for each core, unless told otherwise:
-    Spark's 200 tasks take minutes for a first micro-batch of a few frames."""
+    """The session, once the cluster has executors for it. Brokers shuffle nothing. A user's own job does, and has a
+    task for each core then, unless told otherwise: Spark's 200 tasks take minutes for a first micro-batch."""
     spark, conf = SparkSession(context), context.getConf()
     if not conf.contains(_PARTITIONS):
         expected = conf.get("spark.cores.max")
         cores = int(expected) if expected is not None and expected.isdigit() else _settled_cores(context)
-        # A publisher's bucket is in one task: more tasks than buckets would have nothing to do.
-        spark.conf.set(_PARTITIONS, str(min(max(cores, 1), BUCKETS)))
+        spark.conf.set(_PARTITIONS, str(min(max(cores, 1), MAX_PARTITIONS)))
     return spark
 
 

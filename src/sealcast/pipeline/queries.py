@@ -1,7 +1,6 @@
 """The steps of brokers as streaming queries.
 
-input --> claims --> ruled --> pieces --> ledger        a step that reads frames; the sink commits
-input -----------------------> pieces --> ledger        any other step
+input --> pieces --> ledger        one stage: a task makes pieces of its part and stages them; the sink commits
 """
 
 from __future__ import annotations
@@ -18,25 +17,21 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sealcast.broker.columns import STAGED, ddl
-from sealcast.broker.replay import Windows
 from sealcast.broker.traced import read as read_traced
 from sealcast.errors import Bug, SealcastError
 from sealcast.log.closing import Closing
 from sealcast.overlay.relay import Relay
-from sealcast.pipeline import replay
 from sealcast.pipeline.attempts import Attempts
-from sealcast.pipeline.checkpoints import checkpoint_of, drop_foreign, initial_windows
+from sealcast.pipeline.checkpoints import checkpoint_of, drop_foreign
 from sealcast.pipeline.failures import living_jvm
 from sealcast.pipeline.metrics import OBSERVED, FinishedBatch, Metrics, observed
 from sealcast.pipeline.retention import Retainer
 from sealcast.pipeline.session import use_here
 from sealcast.pipeline.settings import cores, is_local
 from sealcast.pipeline.sources import FRAME_LIMITS, RECORD_LIMITS
-from sealcast.protections.frame_steps import FramesStep, kernel
 from sealcast.protections.steps import OpenStep, StepName
 from sealcast.trust.layout import FIRST_BROKER
 
@@ -96,17 +91,6 @@ class Query:
         by_broker = first.broker != FIRST_BROKER if self.reads_frames else self.alone
         parts = (OBSERVED, first.topic, realm_id.hex()[:8], *(() if self.reads_frames else (first.step,)))
         return ":".join((*parts, first.broker) if by_broker else parts)
-
-
-# --- the stages -----------------------------------------------------------------------------------
-
-
-def pieces_of(claims: DataFrame, step: FramesStep, windows: Windows | None, tasks: int) -> DataFrame:
-    """Claims -> rulings -> pieces. `windows` are what a new query's replay state begins with, or a batch job."""
-    seeds, ruled = replay.seeds(claims.sparkSession, step, windows), replay.ruled
-    if not claims.isStreaming:
-        ruled = replay.ruled_once
-    return claims.transform(ruled, step.name, seeds, tasks).mapInArrow(kernel(step.name), ddl(STAGED))
 
 
 def parallelism(spark: SparkSession) -> dict[str, int]:
@@ -183,8 +167,7 @@ class Pipeline(Closing):
         rows = self._spark.readStream.format("sealcast-input").options(**query.options, **options).load()
         checkpoint = checkpoint_of(self._spark, step, query.alone, self._options.get("checkpoint"))
         drop_foreign(checkpoint, [name.open() for name in query.names])
-        if isinstance(step, FramesStep):
-            rows = pieces_of(rows, step, initial_windows(step, checkpoint), int(options["tasks"]))
+        step.warm()
         traced = self._options.get("traces") is not None
         counted = rows.observe(OBSERVED, *observed(traced))
         writer = counted.writeStream.format("sealcast-pieces")

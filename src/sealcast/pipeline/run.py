@@ -22,11 +22,10 @@ from sealcast.log.driver_lock import runs_already
 from sealcast.overlay.relay import Relay, brokers_here
 from sealcast.pipeline.failures import explained
 from sealcast.pipeline.metrics import Metrics
-from sealcast.pipeline.queries import Options, Pipeline, Query, parallelism, pieces_of
+from sealcast.pipeline.queries import Options, Pipeline, Query, parallelism
 from sealcast.pipeline.retention import Retainer, kept_steps
 from sealcast.pipeline.session import session
 from sealcast.pipeline.settings import through_connect
-from sealcast.pipeline.sources import batch_tasks
 from sealcast.protections.frame_steps import FramesStep, MatchingStep
 from sealcast.protections.port import broker_side
 from sealcast.protections.steps import OpenStep, StepName
@@ -100,8 +99,7 @@ def run_batch(spark: SparkSession, realm: str | Path, topic: str) -> Mapping[str
         step.prepare()
         before = step.ledger.end()
         reading = spark.read.format("sealcast-input").options(**query.options, **tasks)
-        rows = reading.option("continues", continues.hex()).load()
-        pieces = pieces_of(rows, step, step.history().windows(before), batch_tasks(tasks["tasks"]))
+        pieces = reading.option("continues", continues.hex()).load()
         writer = pieces.write.format("sealcast-pieces").options(**query.options)
         writer.option("terms", json.dumps({step.name.broker: term})).mode("append").save()
         committed = list(step.ledger.entries(before))

@@ -53,10 +53,6 @@ def configuration(master: str, home: Path) -> dict[str, str]:
         # --- streaming
         # A micro-batch without data would only say what the last one said; nothing of ours needs timers.
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        "spark.sql.streaming.stateStore.providerClass": (  # state beyond memory, kept in small changes
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-        ),
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.stopTimeout": "60000",  # a query that does not stop is an error, not a wait without end
         # Planning a micro-batch again while it runs costs more than it can gain at these sizes; batches keep it.
         "spark.sql.adaptive.streaming.stateless.enabled": "false",

@@ -34,7 +34,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from sealcast.broker.columns import COUNTED, PINNED, PLACES, REFERRED, STAGED, counts_in
+from sealcast.broker.columns import COUNTED, PINNED, PLACES, REFERRED, STAGED, TAKEN, counts_in
 from sealcast.errors import Bug, Corrupt, Misuse, Unavailable
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.ledger import Committed
@@ -55,6 +55,8 @@ class TaskPart:
     #: Those of frames that earlier batches took.
     late: list[PieceRef] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    #: What replay took of its frames.
+    taken: list[bytes] = field(default_factory=list)
     #: In how many pieces a subscription was suspended, by its place in the table.
     suspended: Counter[int] = field(default_factory=Counter)
 
@@ -109,6 +111,7 @@ class _Pieces:
                 kind = part.late if row["late"] else part.pieces
                 kind.append(PieceRef(row["name"], row["digest"], row["size"], *span, *about))
                 part.counts.update(counts)
+                part.taken += [row[TAKEN]] if row[TAKEN] else []
                 part.suspended.update(np.frombuffer(row["suspensions"] or b"", PLACES).tolist())
         return StagedTask(_query_of_task(), parts)
 
@@ -121,6 +124,7 @@ class _Pieces:
             number = batch if batch is not None else 0 if last is None else last.index + 1
             entry = _entry(step, query, number, parts, last)
             if step.ledger.commit(entry, self._terms.get(node), last):
+                step.took(last, entry, [each for part in parts for each in part.taken])
                 step.note_suspended(entry, sum((part.suspended for part in parts), Counter()))
 
     def _discard(self) -> None:

@@ -2,12 +2,10 @@
 
     latestOffset   how far this micro-batch goes, bounded in number and bytes, and what it is pinned to
     partitions     refuses what does not follow a ledger, then divides the rest among the cores, by bytes
-    read           in a worker: what the step makes of its part, as rows
+    read           in a worker: stages the pieces that the step makes of its part, and yields their names
 
-A step that reads frames yields what they claim, a few bytes a frame, which Spark's replay state rules on. Any other
-step stages its pieces and yields their names. A broker whose part of a batch is in its ledger already, because a driver
-died between two brokers' commits, has no part in the batch when it is run again; only frames are read once more, for
-replay state.
+A broker whose part of a batch is in its ledger already, because a driver died before Spark noted that or between two
+brokers' commits, has no part in the batch when it is run again.
 
 Offsets are pinned and carry a MAC (log/offsets.py), because Spark believes whatever stands in its checkpoint.
 """
@@ -24,7 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from sealcast.broker.columns import CLAIMS, STAGED, ddl
+from sealcast.broker.columns import STAGED, ddl
 from sealcast.broker.rulings import Span as Range
 from sealcast.errors import Misuse
 from sealcast.log.offsets import PinnedOffset, Planned, check_continuity
@@ -62,7 +60,7 @@ class StepsSource(DataSource):
         return "sealcast-input"
 
     def schema(self) -> str:
-        return ddl(CLAIMS if names_from(self.options)[0].reads_frames else STAGED)
+        return ddl(STAGED)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         names = names_from(self.options)
@@ -128,7 +126,8 @@ class StepsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = list(begin.partitions) + [0] * (len(available) - len(begin.partitions))
         share = None if number is None else max(1, self._limits.bytes // max(1, len(backlog)))
         for partition, first, end in cut(backlog, number):
-            ends[partition] = first + len(step.sizes(partition, first, end, share))
+            # One is taken in any case, however large it is: then nobody has to look.
+            ends[partition] = end if end - first == 1 else first + len(step.sizes(partition, first, end, share))
         return step.pinned(begin, tuple(ends), now_us)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -140,20 +139,22 @@ class StepsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets.to_json(ends) if ends else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        first, last = (offsets.from_json(at, self._names) for at in (start, end))
-        sized, again, turned = list[tuple[Span, Sequence[int]]](), False, False
+        first, end_of = (offsets.from_json(at, self._names) for at in (start, end))
+        sized, last = list[tuple[Span, Sequence[int]]](), None
         for name in self._names:
-            step, begin, stop = name.open(), first[name], last[name]
-            # In the ledger already, when the driver died before Spark noted that.
-            again = begin != stop and check_continuity(step.ledger.last_span(), begin, stop) is Planned.AGAIN
-            if again and not name.reads_frames:
+            step, begin, stop = name.open(), first[name], end_of[name]
+            if begin == stop:
                 continue
-            turned = step.turned(begin, stop)
+            # In the ledger already, when the driver died before Spark noted that.
+            last = step.ledger.last()
+            if check_continuity(None if last is None else last.entry, begin, stop) is Planned.AGAIN:
+                continue
             # Looked up again, not remembered: a batch from before a restart is divided as it was, into the same pieces.
-            sized += [(Span(name, *part, stop), step.sizes(*part)) for part in begin.ranges(stop)]
+            sized += [(Span(name, *part, stop), _weights(step, *part)) for part in begin.ranges(stop)]
             sized += step.beside(begin, stop)
-        least = self._names[0].open().min_task_bytes
-        return _tasks(divide(sized, self._limits.tasks, least), again, turned)
+        kind, only = self._names[0].open(), self._names[0]
+        divided = divide(sized, self._limits.tasks, kind.min_task_bytes) if sized else []
+        return [InputPartition(task) for task in kind.tasks(divided, first[only], end_of[only], last)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition.value)
@@ -180,8 +181,9 @@ class StepsBatch(DataSourceReader):
             (Span(self._name, p, first, stop, end), [least] * (stop - first)) for p, first, stop in start.ranges(end)
         ]
         sized += step.beside(start, end)
-        divided = divide(sized, batch_tasks(self._limits.tasks), least)
-        return _tasks(divided or [()], False, step.turned(start, end))
+        divided = divide(sized, batch_tasks(self._limits.tasks), least) if sized else []
+        # Spark wants a task at least.
+        return [InputPartition(task) for task in step.tasks(divided, start, end, step.ledger.last()) or [Task(())]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition.value)
@@ -192,16 +194,16 @@ def batch_tasks(tasks: int) -> int:
     return 4 * tasks
 
 
-def _tasks(divided: Sequence[tuple[Span, ...]], again: bool, turned: bool) -> list[InputPartition]:
-    return [InputPartition(Task(n, spans, again, turned and not n)) for n, spans in enumerate(divided)]
+def _weights(step: OpenStep, partition: int, first: int, end: int) -> Sequence[int]:
+    """What is in a span, in bytes. A single frame is not divided, and nobody asks a carrier how large it is."""
+    return [1] if step.name.reads_frames and end - first == 1 else step.sizes(partition, first, end)
 
 
 def _read(task: Task) -> Iterator[pa.RecordBatch]:
     if not task.spans:
         return iter(())
-    name = task.spans[0].name
-    step = name.open()
-    return step.read(task) if name.reads_frames else step.staged(step.read(task))
+    step = task.spans[0].name.open()
+    return step.staged(step.read(task))
 
 
 def _backlog(start: PinnedOffset, available: tuple[int, ...]) -> list[Range]:

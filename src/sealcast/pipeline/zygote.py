@@ -218,7 +218,6 @@ def preload() -> None:
         ),
         *(f"sealcast.protections.{name}.broker" for name in PROTECTIONS),
         "sealcast.pipeline.public",
-        "sealcast.pipeline.replay",
         "sealcast.pipeline.sinks",
         "sealcast.pipeline.sources",
         # The registry's: imported late elsewhere, for those who never open one.

@@ -1,7 +1,7 @@
 """Steps that read a broker's frame log. How frames are admitted is the same for all; the piece is the protection's.
 
-    source    frames --authenticate--> claims        replay, in Spark's state, rules on them
-    kernel    rulings, frames again --admit, ...--> pieces (`FramesStep.make`)
+    in the driver    the windows of replay, as the batches before have left them (`FramesStep.tasks`, `took`)
+    in a worker      frames --authenticate, rule--> rulings --admit, ...--> pieces (`read`, `make`)
 
 `MatchingStep` goes on as every broker does that matches events with filters of the registry: match, group, seal,
 deliver (broker/path.py). A protection gives it its own sealing, and its own index where brokers do not read.
@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from secrets import token_bytes
 from types import MappingProxyType
@@ -24,30 +24,34 @@ import numpy as np
 import pyarrow as pa
 
 from sealcast.broker.authenticate import authenticate
-from sealcast.broker.columns import CLAIMS, REJECTED, piece_row
+from sealcast.broker.columns import PIECES, REJECTED, TAKEN, piece_row
 from sealcast.broker.context import Context, Sealing, by_version, gate_at
 from sealcast.broker.equivocation import equivocations
 from sealcast.broker.filter_conditions import OpenedFilters
-from sealcast.broker.frames import frames_of, pinned_rulings
+from sealcast.broker.frames import HeldFrames, frames_of
 from sealcast.broker.gate import RULING, Gate, Rulings, bounds_of
 from sealcast.broker.history import History, RefusingPiece
+from sealcast.broker.kept_windows import KeptWindows
 from sealcast.broker.looks import Looks
 from sealcast.broker.path import handle_bounded, room
-from sealcast.broker.replay import CLAIM
-from sealcast.broker.rulings import claim_rows, gathered
+from sealcast.broker.replay import CLAIM, Windows
+from sealcast.broker.rulings import Span as Range
+from sealcast.broker.rulings import gathered, pack_taken, rule, rule_part
 from sealcast.broker.snapshots import SealedSnapshots
 from sealcast.broker.tables import FilterIndexes, Indexing, TableCache
 from sealcast.errors import Bug, Corrupt
-from sealcast.log.entry import slot_bits
+from sealcast.log.entry import Entry, slot_bits
 from sealcast.log.equivocations import Equivocations
 from sealcast.log.forwarded import BrokerTopic
+from sealcast.log.ledger import Committed
 from sealcast.log.offsets import Arrival, PinnedOffset
 from sealcast.model.rejection import Reason
+from sealcast.model.stages import Received
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
 from sealcast.protections.past import AskedPast, PastMatching, ReadPast
 from sealcast.protections.port import broker_side
-from sealcast.protections.steps import FRAMES, EmptiedPiece, OpenStep, StepName, Task
+from sealcast.protections.steps import FRAMES, EmptiedPiece, OpenStep, Span, Task
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.heads import Head, Pin
 from sealcast.trust.keys.broker import BrokerSecrets
@@ -84,7 +88,7 @@ class FramesStep(OpenStep):
         """A piece that this step made."""
 
     @abstractmethod
-    def make(self, pinned: Mapping[str, int], rulings: Rulings) -> Iterator[pa.RecordBatch]:
+    def make(self, pinned: Mapping[str, int], rulings: Rulings, frames: HeldFrames) -> Iterator[pa.RecordBatch]:
         """In a worker: the pieces of frames that were ruled on, as rows of PIECES."""
 
     def stands_alone(self, piece: RefusingPiece) -> bool:
@@ -123,9 +127,14 @@ class FramesStep(OpenStep):
         self.realm.frames(self.name.topic, self.name.broker).close()
         return self.realm.frames(self.name.topic, self.name.broker, read_only=True)
 
-    def history(self) -> History:
-        """What the ledger says of replay."""
-        return History(self.ledger, self.pieces, self.frames, bounds_of(self.about), self.parse)
+    def history(self, version: int | None = None) -> History:
+        """What the ledger says of replay, by the bounds of a version; without one, by those that this process knows."""
+        bounds = bounds_of(self.about) if version is None else self.gate(version).bounds
+        return History(self.ledger, self.pieces, self.frames, bounds, self.parse)
+
+    @cached_property
+    def kept_windows(self) -> KeptWindows:
+        return KeptWindows(self.paths.windows, self.journal_key)
 
     def prepare(self) -> None:
         super().prepare()
@@ -179,29 +188,54 @@ class FramesStep(OpenStep):
         self._looks.forget(start.partitions)
         return super().pinned(start, ends, now_us)
 
-    def turned(self, start: PinnedOffset, end: PinnedOffset) -> bool:
-        period = bounds_of(self.about).period_us
-        return start.settled_us // period != end.settled_us // period
+    def tasks(
+        self, divided: Sequence[tuple[Span, ...]], start: PinnedOffset, end: PinnedOffset, last: Committed | None
+    ) -> list[Task]:
+        if not divided:
+            return []
+        windows = self.kept_windows.after(last, self.history(end.version))
+        batch, each = tuple(start.ranges(end)), self.about.partitions
+        packed = cache(lambda lanes: windows.of_lanes(lanes, each).pack())
+        return [Task(spans, batch, packed(_lanes(spans, each))) for spans in divided]
+
+    def warm(self) -> None:
+        self.kept_windows.after(self.ledger.last(), self.history(self.version()))
+
+    def took(self, last: Committed | None, entry: Entry, taken: Sequence[bytes]) -> None:
+        self.kept_windows.took(last, entry, taken, self.history(entry.version))
 
     def read(self, task: Task) -> Iterator[pa.RecordBatch]:
-        turned, late = task.turned, list[tuple[int, int, int]]()
-        about = {"again": int(task.again), "task": task.number, **task.spans[0].batch_end.pinned}
-        for span in task.spans:
-            if span.retained is not None:
-                late.append((span.partition, span.first, span.retained))
-                continue
-            rules = self.gate(span.batch_end.version)
-            log = self.frames.partition(span.partition)
-            # What retention has removed is older than anything that replay looks at.
-            first = max(span.first, min(span.end, log.start())) if task.again else span.first
-            records = log.read(first, span.end) if first < span.end else iter(())
-            for received in gathered(span.partition, records, Arrival(about["since"], about["time"])):
-                claims, refused = authenticate(received, rules)
-                yield pa.RecordBatch.from_pylist(list(claim_rows(claims, refused, about, turned)), schema=CLAIMS)
-                turned = False
-        if late or turned:
-            rows = claim_rows(np.empty(0, CLAIM), np.array(late, RULING), about, turned)
-            yield pa.RecordBatch.from_pylist(list(rows), schema=CLAIMS)
+        pinned, frames = task.spans[0].batch_end.pinned, HeldFrames(self.frames)
+        rulings, taken = self._ruled(task, frames)
+        late = [(span.partition, span.first, span.retained) for span in task.spans if span.retained is not None]
+        for made in self.make(pinned, np.concatenate([np.array(late, RULING), rulings]), frames):
+            # Its first piece says it for all of the task: without a frame there is neither.
+            at = made.schema.get_field_index(TAKEN)
+            yield made.set_column(at, PIECES.field(at), pa.array([taken, *[None] * (len(made) - 1)], pa.binary()))
+            taken = None
+
+    def _ruled(self, task: Task, frames: HeldFrames) -> tuple[Rulings, bytes | None]:
+        """Rulings on a task's own frames, and what replay took of them."""
+        spans = [(span.partition, span.first, span.end) for span in task.spans if span.retained is None]
+        if not spans:
+            return np.empty(0, RULING), None
+        end, each = task.spans[0].batch_end, self.about.partitions
+        gate, arrival = self.gate(end.version), Arrival(end.since_us, end.time_us)
+        asked, refused = [np.empty(0, CLAIM)], [np.empty(0, RULING)]
+        for span in spans:
+            for received in gathered(span[0], frames.first(*span), arrival):
+                for parts, found in zip((asked, refused), authenticate(received, gate), strict=True):
+                    parts.append(found)
+        lanes = _lanes(task.spans, each)
+        beside = [span for whole in task.batch if whole[0] % each in lanes for span in _without(whole, spans)]
+
+        def others() -> Iterator[Received]:
+            for span in beside:
+                yield from gathered(span[0], frames.read(*span), arrival)
+
+        claims = np.concatenate(asked)
+        verdicts = rule_part(Windows.unpack(task.windows, gate.bounds), claims, others, gate)
+        return np.concatenate([*refused, rule(claims, verdicts)]), pack_taken(claims, verdicts)
 
     def ends(self) -> tuple[int, ...]:
         with self.realm.frames(self.name.topic, self.name.broker) as log:
@@ -335,9 +369,9 @@ class MatchingStep(FramesStep):
         found = self._context(version)
         return found if time_us is None else replace(found, table=found.table.at(time_us))
 
-    def make(self, pinned: Mapping[str, int], rulings: Rulings) -> Iterator[pa.RecordBatch]:
+    def make(self, pinned: Mapping[str, int], rulings: Rulings, frames: HeldFrames) -> Iterator[pa.RecordBatch]:
         at = self.at(pinned["version"], pinned["time"])
-        for ruled in frames_of(rulings, self.frames, pinned, room(at.table)):
+        for ruled in frames_of(rulings, frames, pinned, room(at.table)):
             for piece, suspended, traced in handle_bounded(ruled, at):
                 data = sealed.encode(piece)
                 at.sealing.made(piece, data)
@@ -346,13 +380,18 @@ class MatchingStep(FramesStep):
                 yield piece_row(self.name.broker, piece, data, pinned, slots, suspended=suspended, traced=traced)
 
 
-def kernel(name: StepName) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """`FramesStep.make`, staged, as `mapInArrow` wants it, on all rulings of a task. What is captured is names."""
+def _lanes(spans: Iterable[Span], partitions: int) -> frozenset[int]:
+    """In which partitions, of so many that each broker has, publishers of these frames may be."""
+    return frozenset(span.partition % partitions for span in spans if span.retained is None)
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = pinned_rulings(batches)
-        if found is not None:
-            step = FramesStep.of(name)
-            yield from step.staged(step.make(*found))
 
-    return run
+def _without(whole: Range, spans: Iterable[Range]) -> Iterator[Range]:
+    """What is left of one span without others, which are in order."""
+    partition, first, end = whole
+    for other, begin, stop in spans:
+        if other == partition:
+            if first < begin:
+                yield partition, first, begin
+            first = max(first, stop)
+    if first < end:
+        yield partition, first, end

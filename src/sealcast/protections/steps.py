@@ -31,7 +31,7 @@ from sealcast.errors import Corrupt, Misuse, NotFound, Unavailable
 from sealcast.log import suspended
 from sealcast.log.entry import Entry
 from sealcast.log.journal import KeptJournal
-from sealcast.log.ledger import Ledger
+from sealcast.log.ledger import Committed, Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import PieceStore
 from sealcast.log.replays import Replays
@@ -120,12 +120,11 @@ class Span:
 class Task:
     """What one task of a batch reads."""
 
-    number: int
     spans: tuple[Span, ...]
-    #: The batch is in the ledger already: it is run for its replay state alone.
-    again: bool = False
-    #: With this batch a generation of replay windows ends; one task tells all buckets.
-    turned: bool = False
+    #: All frames that the batch takes, if it takes frames: (partition, first, end) of each partition.
+    batch: tuple[tuple[int, int, int], ...] = ()
+    #: What replay remembers of those before it (`Windows.pack`).
+    windows: bytes = b""
 
 
 class CutEvent(NamedTuple):
@@ -312,13 +311,15 @@ class OpenStep(Unpicklable, ABC):
         since, settled = (max(min(self.settled(at), time_us), start.settled_us) for at in (start.partitions, ends))
         return PinnedOffset(reached, self.version(), time_us, settled, since)
 
-    def turned(self, start: PinnedOffset, end: PinnedOffset) -> bool:
-        """Whether a generation of replay windows ends between the two."""
-        return False
+    def tasks(
+        self, divided: Sequence[tuple[Span, ...]], start: PinnedOffset, end: PinnedOffset, last: Committed | None
+    ) -> list[Task]:
+        """The tasks of a batch whose input is divided so, after that record of the ledger."""
+        return [Task(spans) for spans in divided]
 
     @abstractmethod
     def read(self, task: Task) -> Iterator[pa.RecordBatch]:
-        """In a worker: the rows of a task. CLAIMS where the step reads frames, else PIECES (broker/columns.py)."""
+        """In a worker: what a task makes, as rows of PIECES (broker/columns.py)."""
 
     def staged(self, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """In a worker: makes pieces durable that nobody knows of yet, each at its own broker: a task may have pieces
@@ -329,6 +330,12 @@ class OpenStep(Unpicklable, ABC):
                 file = replace(self.name, broker=row["node"]).open().pieces.stage(*span, row.pop("piece"))
                 about = {"name": file.name, "digest": file.digest, "size": file.size}
                 yield pa.RecordBatch.from_pylist([row | about], schema=STAGED)
+
+    def warm(self) -> None:
+        """Before a query is begun: what its first batch would have to wait for is worked out."""
+
+    def took(self, last: Committed | None, entry: Entry, taken: Sequence[bytes]) -> None:
+        """After a batch was committed behind that record: what replay took of it."""
 
     def note_suspended(self, entry: Entry, pieces: Mapping[int, int]) -> None:
         """After a batch, for their owners: which subscriptions got nothing of how many of its pieces, by their place in

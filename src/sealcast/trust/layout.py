@@ -71,6 +71,8 @@ class TopicPaths:
     #: What members of consumer groups share.
     groups = Below("groups")
     checkpoint = Below("checkpoint")
+    #: What replay detection remembers of the ledger's frames: worked out again when missing.
+    windows = Below("windows")
     #: Snapshots of the subscription table, by version: made from the registry, and made again when missing.
     tables = Below("tables")
     #: What a broker of a layered topic knows of filters it cannot read: its routing table, and how far it is.

@@ -56,7 +56,7 @@ class Batches(Closing):
 
 
 class LabBroker(Batches):
-    """One topic, in this process and for itself. What it knows of replay it keeps in memory, as Spark's state does."""
+    """One topic, in this process and for itself. What it knows of replay it keeps in memory."""
 
     def __init__(self, realm: Realm, topic: str) -> None:
         about, paths = realm.state().topic(topic), realm.paths.topic(topic)

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from sealcast.broker.columns import piece_row
 from sealcast.broker.deliver import rejected_by_reason
-from sealcast.broker.frames import frames_of
+from sealcast.broker.frames import HeldFrames, frames_of
 from sealcast.broker.gate import Gate, Rulings
 from sealcast.broker.opening import open_frames, refused_events
 from sealcast.broker.traced import Watch
@@ -73,9 +73,9 @@ class AdmitStep(HopCuts, FramesStep):
         taken = HopStep.of(replace(self.name, step=HOPS)).taken_from(self.name.broker)
         return Awaited(max(taken, due.start), (self.name.broker,)) if due and taken < due.stop else None
 
-    def make(self, pinned: Mapping[str, int], rulings: Rulings) -> Iterator[pa.RecordBatch]:
+    def make(self, pinned: Mapping[str, int], rulings: Rulings, frames: HeldFrames) -> Iterator[pa.RecordBatch]:
         gate = self.gate(pinned["version"])
-        for ruled in frames_of(rulings, self.frames, pinned, MAX_BYTES_PER_PIECE):
+        for ruled in frames_of(rulings, frames, pinned, MAX_BYTES_PER_PIECE):
             watch, traces = Watch(), list[bytes]()
             piece = admit(ruled, gate, self.name.broker, traces)
             watch.passed("admit")

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sealcast.broker.columns import piece_row
+from sealcast.broker.frames import HeldFrames
 from sealcast.broker.gate import RETAINED, RETAINED_TOLD, Rulings
 from sealcast.broker.tables import Indexing
 from sealcast.errors import Bug, Rejected
@@ -142,10 +143,10 @@ class SearchableStep(MatchingStep):
             found.append((Span(self.name, ref.partition, ref.first, ref.end, end, code), [weight]))
         return found
 
-    def make(self, pinned: Mapping[str, int], rulings: Rulings) -> Iterator[pa.RecordBatch]:
+    def make(self, pinned: Mapping[str, int], rulings: Rulings, frames: HeldFrames) -> Iterator[pa.RecordBatch]:
         late = np.isin(rulings["code"], (RETAINED, RETAINED_TOLD))
         if not late.all():
-            yield from super().make(pinned, rulings[~late])
+            yield from super().make(pinned, rulings[~late], frames)
         if late.any():
             yield from self._make_late(pinned, rulings[late])
 
