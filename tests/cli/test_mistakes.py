@@ -119,6 +119,7 @@ MISTAKES = (
     ("audit --at yesterday", 1, "not 'yesterday'", "write 2026-08-01"),
     ("restore good.json there", 1, "is no backup", "sealcast backup"),
     ("run --once --master nonsense", 1, "no place where Spark runs", "local[2]"),
+    ("run --once --master sc://localhost:15002", 1, "cannot run through Spark Connect", "--master spark://"),
     ("overlay show quotes", 1, "has no overlay", "--protection layered"),
     ("inspect dir", 1, "not a realm, a log or a ledger", "name a file in it"),
     ("backup", 2, "name the file of the backup", "--new-key"),

@@ -163,15 +163,6 @@ def test_checkpoint_at_a_url(spark: SparkSession, tmp_path: Path) -> None:
     field.close()
 
 
-def test_a_session_of_spark_connect_is_refused(tmp_path: Path) -> None:
-    field = Field(tmp_path / "realm")
-    field.publish_round()
-    connected = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
-    with pytest.raises(Misuse, match="Spark Connect"):
-        run(str(field.realm.paths.root), [TOPIC], once=True, spark=connected)
-    field.close()
-
-
 # --- an environment for executors ---------------------------------------------------------------
 
 
