@@ -20,18 +20,25 @@ from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Corrupt, Locked, Misuse
 from sealcast.log import group_statement
 from sealcast.log.group_statement import SHARES, StayPlace
-from sealcast.log.groups import GroupFile, ShareLost
+from sealcast.log.groups import KeptGroup, ShareLost
 from sealcast.model import Event, OpenedEvent, Schema
 from sealcast.trust.deployment import Realm
 from tests.clients.pump import pump
+from tests.trust.postgres import PASSWORD, Server
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 1_000_000}]})
 PUBLISHERS = [f"p{number}" for number in range(8)]
 
 
-@pytest.fixture
-def realm(tmp_path: Path) -> Realm:
-    made = Realm.create(tmp_path / "realm")
+@pytest.fixture(params=["file", "server"])
+def realm(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Realm:
+    """Groups are where the registry is: in the realm's directory, or on PostgreSQL."""
+    registry = None
+    if request.param == "server":
+        server: Server = request.getfixturevalue("postgres")
+        monkeypatch.setenv("PGPASSWORD", PASSWORD)
+        registry = server.url(server.schema(), password=None)
+    made = Realm.create(tmp_path / "realm", registry=registry)
     made.create_topic("quotes", SCHEMA, access="members")
     made.enrol_many(["alice", *PUBLISHERS])
     made.subscribe("quotes", "alice", "price >= 0")
@@ -178,6 +185,7 @@ class TestMembers:
         assert {share_of(name) for name in (f"publisher-{n}" for n in range(2_000))} == set(range(SHARES))
 
 
+@pytest.mark.parametrize("realm", ["file"], indirect=True)
 class TestAlone:
     def test_a_second_process_is_refused_and_told_of_groups(self, realm: Realm) -> None:
         with Subscriber(realm, "quotes", as_="alice") as plain:
@@ -230,7 +238,7 @@ class TestWhoKeepsTheState:
     """Whoever keeps the group's state has no key of the reader's."""
 
     @pytest.fixture
-    def file(self, realm: Realm) -> Iterator[GroupFile]:
+    def kept(self, realm: Realm) -> Iterator[KeptGroup]:
         publish(realm)
         with member(realm) as one:
             one.poll(9)
@@ -238,14 +246,14 @@ class TestWhoKeepsTheState:
         with group_of(realm, "quotes", "alice", "workers") as kept:  # type: ignore[attr-defined]
             yield kept
 
-    def test_cannot_invent_a_place(self, realm: Realm, file: GroupFile) -> None:
-        last = file.acks()[-1]
+    def test_cannot_invent_a_place(self, realm: Realm, kept: KeptGroup) -> None:
+        last = kept.acks()[-1]
         about = group_statement.parse(last.statement)
         with GroupLooker(realm) as looker:
             end = looker.end()
         moved = replace(about, shares=tuple(s._replace(place=end) for s in about.shares))
-        with file._database().transaction() as db:
-            db.execute("UPDATE ack SET statement = ? WHERE id = ?", (moved.encode(), last.id))
+        with kept._transaction() as rows:
+            rows._do("UPDATE {ack} SET statement = :s WHERE {own} AND id = :id", {"s": moved.encode(), "id": last.id})
         with member(realm) as one, pytest.raises(Corrupt, match="not signed by its reader"):
             one.poll()
         # A member that believed it would skip all that was not acknowledged.
@@ -256,18 +264,19 @@ class TestWhoKeepsTheState:
             one.ack()
         assert len(ledger(realm)) == 9 < 40
 
-    def test_cannot_add_to_what_was_had(self, realm: Realm, file: GroupFile) -> None:
-        with file._database().transaction() as db:
-            db.execute("UPDATE share SET had = ?", (b'[["p1",9999999999999999,[]]]',))
+    def test_cannot_add_to_what_was_had(self, realm: Realm, kept: KeptGroup) -> None:
+        with kept._transaction() as rows:
+            rows._do("UPDATE {share} SET had = :had WHERE {own}", {"had": b'[["p1",9999999999999999,[]]]'})
         with member(realm) as one, pytest.raises(Corrupt, match="about something else"):
             one.poll()
 
-    def test_shows_an_older_place_to_no_member_that_saw_a_newer(self, realm: Realm, file: GroupFile) -> None:
+    def test_shows_an_older_place_to_no_member_that_saw_a_newer(self, realm: Realm, kept: KeptGroup) -> None:
         with member(realm) as one:
             one.poll(100)
             one.ack()
-            with file._database().transaction() as db:
-                db.execute("UPDATE share SET ack = 1, seq = 0, fence = fence + 1, had = ?", (b"[]",))
+            with kept._transaction() as rows:
+                back = "UPDATE {share} SET ack = 1, seq = 0, fence = fence + 1, had = :had WHERE {own}"
+                rows._do(back, {"had": b"[]"})
             one._group._next_turn = 0.0  # type: ignore[union-attr]
             with pytest.raises(Corrupt, match="older than what this member saw"):
                 one.poll()

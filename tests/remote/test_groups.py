@@ -11,7 +11,8 @@ import pytest
 from sealcast import Publisher, Subscriber
 from sealcast.errors import Misuse
 from sealcast.log import groups
-from sealcast.log.groups import GroupFile, ShareLost
+from sealcast.log.group_file import GroupFiles
+from sealcast.log.groups import ShareLost
 from sealcast.model.protection import PROTECTIONS
 from sealcast.transports.problems import GatewayRefused
 from sealcast.trust.handles import EntityRealm
@@ -57,7 +58,7 @@ def member(world: Served, group: str) -> Subscriber:
 
 
 def acknowledged(world: Served, group: str) -> list[bytes]:
-    with GroupFile(world.realm.paths.topic(TOPIC).group("ann", group)) as kept:
+    with GroupFiles(world.realm.paths.topic(TOPIC).groups).of("ann", group) as kept:
         return [record.events for record in kept.acks() if record.events != b"[]"]
 
 
@@ -95,7 +96,7 @@ def test_nobody_takes_part_in_anothers_group(world: Served) -> None:
     home = world.client("bob")
     with pytest.raises((GatewayRefused, Misuse)):
         group = home.site.of("bob").group(TOPIC, "bob", "own")
-        first = next(iter(GroupFile(world.realm.paths.topic(TOPIC).group("ann", "own")).acks()))
+        first = next(iter(GroupFiles(world.realm.paths.topic(TOPIC).groups).of("ann", "own").acks()))
         group.begin(
             groups.SignedAck(first.statement, first.signature, first.events, dict.fromkeys(range(64), b"[]"), {})
         )

@@ -10,7 +10,8 @@ from sealcast.cli import talk
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
-    from sealcast.log.groups import AckRecord, GroupFile
+    from sealcast.log.group_rows import AckRecord
+    from sealcast.log.groups import KeptGroup
 
 app = talk.group("Consumer groups: processes that share a subscriber's events.")
 
@@ -67,16 +68,13 @@ def remove(
     talk.answer({"group": name, "removed": True}, f"group {name!r} of {as_!r} is gone")
 
 
-def _all(topic: str) -> list[tuple[str, GroupFile]]:
-    from sealcast.log.groups import GroupFile
-
-    here = talk.open_realm()
-    root = here.paths.topic(here.state().topic(topic).name).groups
-    return [(path.parent.name, GroupFile(path)) for path in sorted(root.glob("*/*.sqlite"))]
+def _all(topic: str) -> list[tuple[str, KeptGroup]]:
+    groups = talk.open_realm().site.local.groups(topic)
+    return [(reader, groups.of(reader, name)) for reader, name in groups.names()]
 
 
-def _one(topic: str, reader: str, name: str) -> GroupFile:
-    groups = {(who, group.path.stem): group for who, group in _all(topic)}
+def _one(topic: str, reader: str, name: str) -> KeptGroup:
+    groups = {(who, group.name): group for who, group in _all(topic)}
     if (reader, name) not in groups:
         own = ", ".join(known for who, known in groups if who == reader)
         raise Misuse(
@@ -86,11 +84,11 @@ def _one(topic: str, reader: str, name: str) -> GroupFile:
     return groups[reader, name]
 
 
-def _described(reader: str, group: GroupFile) -> dict[str, Any]:
+def _described(reader: str, group: KeptGroup) -> dict[str, Any]:
     with group:
         members = [{"member": m.id, "process": m.about, "shares": m.shares} for m in group.members()]
         count = sum(1 for each in group.acks() if _events(each))
-    return {"group": group.path.stem, "reader": reader, "members": members, "acknowledgements": count}
+    return {"group": group.name, "reader": reader, "members": members, "acknowledgements": count}
 
 
 def _told(record: AckRecord) -> dict[str, Any]:

@@ -25,8 +25,9 @@ from typing import Any, Final
 from sealcast.errors import Corrupt, FrameRejected, Misuse, NotFound
 from sealcast.log import groups
 from sealcast.log.cursor import Cursor
+from sealcast.log.group_file import GroupFiles
 from sealcast.log.group_statement import LABEL, SHARES, GroupName, GroupStatement, ShareMark, StayPlace, digest, parse
-from sealcast.log.groups import ConsumerGroup, GroupFile, ShareLost, ShareState, SignedAck
+from sealcast.log.groups import ConsumerGroup, ShareLost, ShareState, SignedAck
 from sealcast.log.had import EventId, Had
 from sealcast.log.mailbox import Part
 from sealcast.primitives.sign import SigningKey, VerifyKey
@@ -63,7 +64,7 @@ def group_of(realm: EntityRealm, topic: str, reader: str, name: str) -> Consumer
     if not re.fullmatch(groups.NAME, name):
         raise Misuse(f"{name!r} cannot name a group: letters, digits, dot, dash and underscore, at most 64")
     if realm.state().topic(topic).protection.peers:
-        return GroupFile(realm.paths.topic(topic).group(reader, name))
+        return GroupFiles(realm.paths.topic(topic).groups).of(reader, name)
     return realm.site.of(reader).group(topic, reader, name)
 
 

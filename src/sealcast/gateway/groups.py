@@ -1,7 +1,8 @@
 """Consumer groups of callers elsewhere: the gateway keeps who has which share, and what was acknowledged.
 
 A caller's groups are its own. The gateway stores what the caller signed, and takes an acknowledgement only from the
-member that has the share (`log.groups`). Members of this machine and from elsewhere may be in one group.
+member that has the share (`log.groups`). Members of this machine and from elsewhere may be in one group. Where the
+registry is on a server, so is the group, and other gateways serve it as well (`trust.shared_groups`).
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from sealcast.errors import FrameRejected, Misuse, NotFound, Rejected
 from sealcast.gateway import access
 from sealcast.gateway.asked import ApiCall, CborAnswer, NoAnswer
 from sealcast.gateway.problems import forbidden
-from sealcast.log import group_statement, groups
+from sealcast.log import group_statement
 from sealcast.log.group_statement import LABEL, GroupName
-from sealcast.log.groups import GroupFile, ShareLost, SignedAck
+from sealcast.log.groups import KeptGroup, ShareLost, SignedAck
 from sealcast.primitives.sign import VerifyKey
 
 if TYPE_CHECKING:
@@ -28,10 +29,11 @@ T = TypeVar("T")
 
 async def begin(hub: Hub, asked: ApiCall) -> CborAnswer:
     """Makes a group, unless there is one."""
-    ack = _ack(hub, asked)
+    ack, caller = _ack(hub, asked), asked.caller.name
 
-    def work(group: GroupFile) -> bool:
-        if not group.path.exists() and len(list(group.path.parent.glob("*.sqlite"))) >= MAX_GROUPS:
+    def work(group: KeptGroup) -> bool:
+        own = [name for reader, name in hub.realm.site.local.groups(asked.path["topic"]).names() if reader == caller]
+        if group.name not in own and len(own) >= MAX_GROUPS:
             raise Misuse(f"a reader has at most {MAX_GROUPS} groups on a topic")
         return group.begin(ack)
 
@@ -42,7 +44,7 @@ async def turn(hub: Hub, asked: ApiCall) -> CborAnswer:
     """A member is there; which shares are its own."""
     body = asked.body
 
-    def work(group: GroupFile) -> dict[str, object]:
+    def work(group: KeptGroup) -> dict[str, object]:
         known = dict(body["known"])
         found = group.turn(body["member"], body["about"], known, body["done"])
         return {
@@ -60,7 +62,7 @@ async def acknowledge(hub: Hub, asked: ApiCall) -> CborAnswer:
     """Moves the places of shares that the member has; those that it has not any more."""
     ack = _ack(hub, asked)
 
-    def work(group: GroupFile) -> list[int]:
+    def work(group: KeptGroup) -> list[int]:
         try:
             group.acknowledge(asked.body["member"], ack)
         except ShareLost as error:
@@ -76,13 +78,13 @@ async def leave(hub: Hub, asked: ApiCall) -> NoAnswer:
     return NoAnswer()
 
 
-async def _with(hub: Hub, asked: ApiCall, work: Callable[[GroupFile], T]) -> T:
+async def _with(hub: Hub, asked: ApiCall, work: Callable[[KeptGroup], T]) -> T:
     """Does something with the group that is asked for, in a worker."""
     _vet(hub, asked)
-    path = hub.realm.paths.topic(asked.path["topic"]).group(asked.caller.name, asked.path["name"])
 
     def done() -> T:
-        with GroupFile(path, here=False, lease_us=groups.LEASE_US) as group:
+        groups = hub.realm.site.local.groups(asked.path["topic"])
+        with groups.of(asked.caller.name, asked.path["name"], here=False) as group:
             return work(group)
 
     return await hub.workers.run(done)

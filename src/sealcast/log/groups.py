@@ -11,29 +11,25 @@ An acknowledgement is taken only from the owner, and only if it follows the last
 the ledger of acknowledgements once, whoever died between. What a member was handed and did not acknowledge goes to the
 next owner of the share.
 
-A member of this machine holds a lock, which the kernel lets go when it dies. One from elsewhere has a lease.
+The rules stand here. The rows (`group_rows`) are in a file (`group_file`), or in a database that several machines share
+(`trust.shared_groups`). A member that is where the rows are holds a lock, which goes when it dies. One that comes
+through a gateway has a lease.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import sqlite3
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, Protocol
 
-from sealcast.errors import Misuse, NotFound, Unavailable
-from sealcast.log import files, group_statement
+from sealcast.errors import Misuse, Unavailable
+from sealcast.log import group_statement
 from sealcast.log.closing import Closing
 from sealcast.log.cursor import Cursor
-from sealcast.log.database import ServiceDatabase
+from sealcast.log.group_rows import AckRecord, GroupRows, MemberRow, ShareRow
 from sealcast.log.group_statement import SHARES, digest, lowest
 
-FORMAT: Final = 1
 #: How long a member from elsewhere may be silent before its shares go to others.
 LEASE_US: Final = 30_000_000
 MAX_MEMBERS: Final = 1_024
@@ -41,13 +37,6 @@ MAX_MEMBERS: Final = 1_024
 MAX_ACKS: Final = 100_000
 MAX_HAD_BYTES: Final = 2 << 20
 NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}"
-_SCHEMA: Final = """
-CREATE TABLE member (id TEXT PRIMARY KEY, about TEXT NOT NULL, here INTEGER NOT NULL, seen_us INTEGER NOT NULL);
-CREATE TABLE share (number INTEGER PRIMARY KEY, owner TEXT, fence INTEGER NOT NULL, seq INTEGER NOT NULL,
-                    ack INTEGER NOT NULL, had BLOB NOT NULL);
-CREATE TABLE ack (id INTEGER PRIMARY KEY AUTOINCREMENT, at_us INTEGER NOT NULL, member TEXT NOT NULL,
-                  statement BLOB NOT NULL, signature BLOB NOT NULL, events BLOB NOT NULL);
-"""
 
 
 class ShareLost(Unavailable):
@@ -99,18 +88,9 @@ class SignedAck(NamedTuple):
     fences: Mapping[int, int]
 
 
-class AckRecord(NamedTuple):
-    """One record of the ledger of acknowledgements."""
+class PresentMember(NamedTuple):
+    """A member that is alive, and how many shares it has."""
 
-    id: int
-    at_us: int
-    member: str
-    statement: bytes
-    signature: bytes
-    events: bytes
-
-
-class MemberRow(NamedTuple):
     id: str
     about: str
     seen_us: int
@@ -134,26 +114,13 @@ class ConsumerGroup(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(slots=True)
-class _Presence:
-    """The lock that a member of this machine holds."""
+class KeptGroup(Closing):
+    """A group whose rows can be reached from here."""
 
-    path: Path
-    fd: int
-
-
-class GroupFile(Closing):
-    """A group in a file of this machine."""
-
-    def __init__(
-        self, path: Path, *, here: bool = True, lease_us: int = LEASE_US, clock: Callable[[], int] | None = None
-    ) -> None:
-        """`here` says that members are processes of this machine, which hold locks. `clock` tells the time in
-        microseconds, if not the machine's."""
-        self.path, self._here, self._lease_us = path, here, lease_us
-        self._clock = clock or (lambda: time.time_ns() // 1000)
-        self._open: ServiceDatabase | None = None
-        self._present: dict[str, _Presence] = {}
+    def __init__(self, reader: str, name: str, *, here: bool, lease_us: int | None) -> None:
+        """`here` says that members hold locks; others have a lease."""
+        self.reader, self.name = reader, name
+        self._here, self._lease_us = here, LEASE_US if lease_us is None else lease_us
 
     # --- for members --------------------------------------------------------------------------------
 
@@ -161,183 +128,142 @@ class GroupFile(Closing):
         about = group_statement.parse(first.statement)
         if {share.number for share in about.shares} != set(range(SHARES)) or any(s.seq for s in about.shares):
             raise Misuse("a new group begins with all of its shares")
-        with self._database(make=True).transaction() as db:
-            if db.execute("SELECT 1 FROM share").fetchone():
+        with self._transaction(make=True) as rows:
+            if rows.exist():
                 return False
-            ack = self._insert(db, about.member, first)
-            rows = [(number, ack, first.had[number]) for number in range(SHARES)]
-            db.executemany("INSERT INTO share VALUES (?, NULL, 0, 0, ?, ?)", rows)
+            ack = _add(rows, about.member, first)
+            rows.add_shares([(ShareRow(number, None, 0, 0, ack), first.had[number]) for number in range(SHARES)])
             return True
 
     def turn(self, member: str, about: str, known: Mapping[int, int], done: Sequence[int]) -> MemberTurn:
-        database = self._database()
-        self._be_present(member)
-        with database.transaction(synced=False) as db:
-            self._bury(db)
-            here = int(self._here)
-            db.execute("INSERT OR REPLACE INTO member VALUES (?, ?, ?, ?)", (member, about, here, self._clock()))
-            db.executemany("UPDATE share SET owner = NULL WHERE number = ? AND owner = ?", [(n, member) for n in done])
-            give = _balance(db, member)
-            mine = dict(db.execute("SELECT number, fence FROM share WHERE owner = ?", (member,)).fetchall())
+        with self._transaction(synced=False) as rows:
+            if self._here:
+                self._be_present(rows, member)
+            self._bury(rows)
+            rows.put_member(MemberRow(member, about, int(self._here), rows.now_us()))
+            give = _balance(rows, member, done)
+            shares, last = rows.shares(), rows.last()
+            mine = {number: share.fence for number, share in shares.items() if share.owner == member}
             new = [n for n, fence in mine.items() if known.get(n) != fence]
-            (members,) = db.execute("SELECT count(*) FROM member").fetchone()
-            return MemberTurn(mine, [_state(db, number) for number in new], give, _low(db), members)
+            states = [ShareState(n, mine[n], *last[shares[n].ack], rows.had(n)) for n in new]
+            return MemberTurn(mine, states, give, _low(shares, last), len(rows.members()))
 
     def acknowledge(self, member: str, ack: SignedAck) -> None:
         about = group_statement.parse(ack.statement)
         if about.events != digest(ack.events) or any(s.had != digest(ack.had[s.number]) for s in about.shares):
             raise Misuse("the acknowledgement is not what was signed")
-        with self._database().transaction() as db:
-            found = {n: rest for n, *rest in db.execute("SELECT number, owner, fence, seq FROM share").fetchall()}
-            lost = [s.number for s in about.shares if found[s.number][:2] != [member, ack.fences.get(s.number)]]
+        with self._transaction() as rows:
+            found, last = rows.shares(), rows.last()
+            whose = {number: (share.owner, share.fence) for number, share in found.items()}
+            lost = [s.number for s in about.shares if whose[s.number] != (member, ack.fences.get(s.number))]
             if lost:
                 raise ShareLost(lost)
-            if all(_state(db, s.number).statement == ack.statement for s in about.shares):
+            if all(last[found[s.number].ack][0] == ack.statement for s in about.shares):
                 return  # sent twice, because the answer to the first was lost
-            if any(s.seq != found[s.number][2] + 1 for s in about.shares):
+            if any(s.seq != found[s.number].seq + 1 for s in about.shares):
                 raise Misuse("an acknowledgement follows the last one of its share")
-            id = self._insert(db, member, ack)
-            rows = [(s.seq, id, ack.had[s.number], s.number) for s in about.shares]
-            db.executemany("UPDATE share SET seq = ?, ack = ?, had = ? WHERE number = ?", rows)
-            db.execute("UPDATE member SET seen_us = ? WHERE id = ?", (self._clock(), member))
-            db.execute("DELETE FROM ack WHERE id <= ? AND id NOT IN (SELECT ack FROM share)", (id - MAX_ACKS,))
+            id = _add(rows, member, ack)
+            for s in about.shares:
+                rows.move(s.number, s.seq, id, ack.had[s.number])
+            rows.seen(member, rows.now_us())
+            rows.trim(id - MAX_ACKS)
 
     def leave(self, member: str) -> None:
-        with self._database().transaction(synced=False) as db:
-            _remove(db, member)
+        with self._transaction(synced=False) as rows:
+            rows.remove_member(member)
         self._depart(member)
-
-    def close(self) -> None:
-        for member in list(self._present):
-            self._depart(member)
-        if self._open is not None:
-            self._open.close()
-            self._open = None
 
     # --- for whoever looks on ---------------------------------------------------------------------
 
-    def members(self) -> list[MemberRow]:
+    def members(self) -> list[PresentMember]:
         """Those that are alive."""
-        database = self._database()
-        with database.transaction(synced=False) as db:
-            self._bury(db)
-        return [
-            MemberRow(*row)
-            for row in database.rows(
-                "SELECT id, about, seen_us, (SELECT count(*) FROM share WHERE owner = id) FROM member ORDER BY id"
-            )
-        ]
+        with self._transaction(synced=False) as rows:
+            self._bury(rows)
+            owners = [share.owner for share in rows.shares().values()]
+            return [PresentMember(m.id, m.about, m.seen_us, owners.count(m.id)) for m in rows.members()]
 
     def acks(self, after: int = 0, most: int = MAX_ACKS) -> list[AckRecord]:
         """The ledger of acknowledgements, the oldest first. The first record makes the group."""
-        rows = self._database().rows("SELECT * FROM ack WHERE id > ? ORDER BY id LIMIT ?", after, most)
-        return [AckRecord(*row) for row in rows]
+        with self._transaction(synced=False) as rows:
+            return rows.acks(after, most)
 
     def low(self) -> list[tuple[str, int, Cursor]]:
         """How far all shares are."""
-        with self._database().transaction(synced=False) as db:
-            return _low(db)
+        with self._transaction(synced=False) as rows:
+            return _low(rows.shares(), rows.last())
 
     def remove(self) -> None:
         """Forgets the group; Misuse while it has members."""
         if found := self.members():
             raise Misuse(f"the group has {len(found)} members", hint="stop them first")
-        self.close()
-        for path in (self.path, *self.path.parent.glob(f"{self.path.name}-*")):
-            path.unlink(missing_ok=True)
-        files.sync_directory(self.path.parent)
+        self._forget()
+
+    # --- where it is --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _transaction(self, *, make: bool = False, synced: bool = True) -> AbstractContextManager[GroupRows]:
+        """The group's rows, while nobody else has them: all that is done, or nothing. NotFound when there is no such
+        group, unless it is to be made. Without `synced`, it may be lost when the machine stops."""
+
+    @abstractmethod
+    def _be_present(self, rows: GroupRows, member: str) -> None:
+        """Holds the lock of a member that is here."""
+
+    @abstractmethod
+    def _depart(self, member: str) -> None:
+        """Lets that lock go, if it is held."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Removes all rows."""
 
     # --- inside -------------------------------------------------------------------------------------
 
-    def _database(self, *, make: bool = False) -> ServiceDatabase:
-        if self._open is None:
-            if not make and not self.path.exists():
-                raise NotFound(f"there is no group {self.path.stem!r}")
-            files.make_directory(self.path.parent)
-            with files.locked(self.path.with_suffix(".lock")):
-                self._open = ServiceDatabase(self.path, _SCHEMA, format=FORMAT, hint="remove the group: its readers "
-                                             "begin a new one where the subscriber's cursor is")  # fmt: skip
-        if not make and self._open.row("SELECT 1 FROM share") is None:
-            raise NotFound(f"there is no group {self.path.stem!r}")
-        return self._open
-
-    def _insert(self, db: sqlite3.Connection, member: str, ack: SignedAck) -> int:
-        row = (self._clock(), member, ack.statement, ack.signature, ack.events)
-        made = db.execute("INSERT INTO ack (at_us, member, statement, signature, events) VALUES (?, ?, ?, ?, ?)", row)
-        assert made.lastrowid is not None
-        return made.lastrowid
-
-    def _bury(self, db: sqlite3.Connection) -> None:
+    def _bury(self, rows: GroupRows) -> None:
         """Frees the shares of members that are dead."""
-        too_late = self._clock() - self._lease_us
-        for member, here, seen_us in db.execute("SELECT id, here, seen_us FROM member").fetchall():
-            if (seen_us < too_late) if not here else not self._holds(member):
-                _remove(db, member)
-
-    def _holds(self, member: str) -> bool:
-        """Whether somebody holds the lock of a member."""
-        if member in self._present:
-            return True
-        path = self._lock_of(member)
-        with suppress(FileNotFoundError), files.opened(path, os.O_RDWR) as fd:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-            path.unlink(missing_ok=True)
-        return False
-
-    def _be_present(self, member: str) -> None:
-        if not self._here or member in self._present:
-            return
-        path = self._lock_of(member)
-        files.make_directory(path.parent)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT, files.FILE_MODE)
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        self._present[member] = _Presence(path, fd)
-
-    def _depart(self, member: str) -> None:
-        found = self._present.pop(member, None)
-        if found is not None:
-            found.path.unlink(missing_ok=True)
-            os.close(found.fd)
-
-    def _lock_of(self, member: str) -> Path:
-        return self.path.with_suffix(".members") / member
+        too_late = rows.now_us() - self._lease_us
+        for member in rows.members():
+            if (member.seen_us < too_late) if not member.here else not rows.holds(member.id):
+                rows.remove_member(member.id)
 
 
-def _balance(db: sqlite3.Connection, member: str) -> list[int]:
-    """Gives a member free shares up to its part; those beyond it, it should give back.
+class TopicGroups(Protocol):
+    """The groups of one topic, where they are kept."""
+
+    def of(self, reader: str, name: str, *, here: bool = True) -> KeptGroup:
+        """One of them, which need not exist yet; `here` as for `KeptGroup`."""
+
+    def names(self) -> list[tuple[str, str]]:
+        """The reader and the name of each."""
+
+
+def _balance(rows: GroupRows, member: str, done: Sequence[int]) -> list[int]:
+    """Takes back shares that a member is done with, and gives it free ones up to its part; those beyond it, it should
+    give back.
 
     Parts differ by one at most, and add up to all shares. So once everybody has had its turn, everybody has its part.
     """
-    members = [id for (id,) in db.execute("SELECT id FROM member ORDER BY id").fetchall()]
+    members = [each.id for each in rows.members()]
     if len(members) > MAX_MEMBERS:
         raise Misuse(f"a group has at most {MAX_MEMBERS} members, of which {SHARES} have something to do")
+    owners = {number: share.owner for number, share in rows.shares().items()}
+    back = [number for number in done if owners.get(number) == member]
+    rows.free(back)
+    owners |= dict.fromkeys(back)
     each, over = divmod(SHARES, len(members))
     part = each + (members.index(member) < over)
-    mine = [n for (n,) in db.execute("SELECT number FROM share WHERE owner = ? ORDER BY number", (member,)).fetchall()]
-    free = db.execute(
-        "SELECT number FROM share WHERE owner IS NULL ORDER BY number LIMIT ?", (max(0, part - len(mine)),)
-    ).fetchall()
-    db.executemany("UPDATE share SET owner = ?, fence = fence + 1 WHERE number = ?", [(member, n) for (n,) in free])
+    mine = [number for number, owner in owners.items() if owner == member]
+    free = [number for number, owner in owners.items() if owner is None]
+    rows.give(member, free[: max(0, part - len(mine))])
     return mine[part:]
 
 
-def _remove(db: sqlite3.Connection, member: str) -> None:
-    db.execute("UPDATE share SET owner = NULL WHERE owner = ?", (member,))
-    db.execute("DELETE FROM member WHERE id = ?", (member,))
+def _add(rows: GroupRows, member: str, ack: SignedAck) -> int:
+    id = rows.newest() + 1
+    rows.add_acks([AckRecord(id, rows.now_us(), member, ack.statement, ack.signature, ack.events)])
+    return id
 
 
-def _state(db: sqlite3.Connection, number: int) -> ShareState:
-    row = db.execute(
-        "SELECT number, fence, statement, signature, had FROM share JOIN ack ON ack.id = share.ack WHERE number = ?",
-        (number,),
-    ).fetchone()
-    return ShareState(*row)
-
-
-def _low(db: sqlite3.Connection) -> list[tuple[str, int, Cursor]]:
-    rows = db.execute("SELECT number, statement FROM share JOIN ack ON ack.id = share.ack").fetchall()
-    parsed = {data: group_statement.parse(data) for _, data in rows}
-    return lowest(list(dict.fromkeys(parsed[data].share(number).place for number, data in rows)))
+def _low(shares: Mapping[int, ShareRow], last: Mapping[int, tuple[bytes, bytes]]) -> list[tuple[str, int, Cursor]]:
+    parsed = {id: group_statement.parse(statement) for id, (statement, _) in last.items()}
+    return lowest(list(dict.fromkeys(parsed[s.ack].share(s.number).place for s in shares.values())))

@@ -99,10 +99,6 @@ class TopicPaths:
         """What a reader put aside."""
         return self.root / "dead-letters" / f"{reader}.jsonl"
 
-    def group(self, reader: str, name: str) -> Path:
-        """The state of a consumer group."""
-        return self.groups / reader / f"{name}.sqlite"
-
     @property
     def hops(self) -> TopicPaths:
         """What a broker of a layered topic hands on: pieces, ledger and cursors of their own."""

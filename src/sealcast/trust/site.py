@@ -30,7 +30,7 @@ from sealcast.trust.realm.state import BrokerGateway, RealmState
 from sealcast.trust.storage.opening import open_store
 
 if TYPE_CHECKING:
-    from sealcast.log.groups import ConsumerGroup, GroupFile
+    from sealcast.log.groups import ConsumerGroup, TopicGroups
     from sealcast.trust.storage.opening import AnyStore
 
 
@@ -173,10 +173,15 @@ class LocalSite:
     def told(self, state: RealmState, topic: str, broker: str, part: JournalPart = "") -> Told | None:
         return None
 
-    def group(self, topic: str, reader: str, name: str) -> GroupFile:
-        from sealcast.log.groups import GroupFile
+    def group(self, topic: str, reader: str, name: str) -> ConsumerGroup:
+        return self.groups(topic).of(reader, name)
 
-        return GroupFile(self._paths.topic(topic).group(reader, name))
+    def groups(self, topic: str) -> TopicGroups:
+        """All consumer groups of a topic."""
+        from sealcast.trust.shared_groups import groups_of
+
+        registry, about = self._mark.registry_address(self._paths), self._state().topic(topic)
+        return groups_of(registry, self._mark.id, about.id, self._paths.topic(about.name).groups)
 
 
 class RealmSite:
@@ -184,7 +189,7 @@ class RealmSite:
 
     def __init__(self, base: Site, local: LocalSite, around: Elsewhere, name: str | None = None) -> None:
         """`base` is where the realm is; `local` is this machine, for brokers whose keys are here."""
-        self.base, self._local, self._around, self._name = base, local, around, name
+        self.base, self.local, self._around, self._name = base, local, around, name
         #: Brokers' gateways that were dialled, by who asks there.
         self._dialled: dict[tuple[BrokerGateway, str | None], Site] = {}
 
@@ -197,14 +202,14 @@ class RealmSite:
         return self.base.here
 
     def of(self, name: str) -> RealmSite:
-        made = RealmSite(self.base.of(name), self._local, self._around, name)
+        made = RealmSite(self.base.of(name), self.local, self._around, name)
         made._dialled = self._dialled
         return made
 
     def at(self, broker: str) -> Site:
         """The machine that a broker is on."""
         if not self.here and self._around.keys_here(broker):
-            return self._local
+            return self.local
         announced = self._around.state().gateways.get(broker)
         if announced is None:
             return self.base
@@ -215,7 +220,7 @@ class RealmSite:
 
     def is_local(self, broker: str) -> bool:
         """Whether a broker's files are on this machine."""
-        return self.at(broker) is self._local or (self.here and self.at(broker) is self.base)
+        return self.at(broker) is self.local or (self.here and self.at(broker) is self.base)
 
     def registry(self) -> AnyStore:
         return self.base.registry()

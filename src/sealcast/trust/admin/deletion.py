@@ -2,6 +2,7 @@
 
     registry    from one version on there is no such topic, for anybody
     files       frames, pieces, ledgers, cursors, checkpoints, of every broker and peer that is here
+    groups      consumer groups, also where they are in the registry's database
     keys        what centers, brokers and entities keep of it: links of its chain, receiving and agreement keys, wallets
 
 Other machines of the realm remove their part when they next do what is due (`sealcast maintain`, a running pipeline).
@@ -27,6 +28,7 @@ from sealcast.trust.layout import Layout
 from sealcast.trust.realm.changes import DeleteTopic
 from sealcast.trust.realm.machine import RealmState
 from sealcast.trust.realm.topics import Topic
+from sealcast.trust.shared_groups import remove_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,7 @@ def _remove(realm: Handle, name: str, id: bytes) -> RemovedFiles:
             else:
                 shutil.rmtree(place)
     files.sync_directories({place.parent for place in places if place.parent.is_dir()})
+    remove_all(realm.registry.address, id)
     return removed
 
 

@@ -4,6 +4,9 @@ Writers take turns by an advisory lock of their own table, held until their tran
 beyond those to read and to insert, so that a broker's role can be given these and nothing else:
 
     GRANT SELECT, INSERT ON changes TO broker; GRANT SELECT ON realm, sealcast_schema TO broker;
+
+Beside the registry are the tables of consumer groups (`group_tables`). Whoever runs a gateway, or members of groups
+where the realm is, has to be given SELECT, INSERT, UPDATE and DELETE on these.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from sqlalchemy import Connection, Engine, bindparam, create_engine, text
 from sqlalchemy.pool import NullPool
 
 from sealcast.errors import DiskFull, Locked, Misuse, SealcastError, Unavailable, extras_named
-from sealcast.trust.storage import schema, tables
+from sealcast.trust.storage import group_tables, schema, tables
 from sealcast.trust.storage.address import ENVIRONMENT, Server
 from sealcast.trust.storage.trouble import BUSY_SECONDS, damaged
 
@@ -39,6 +42,7 @@ _SETTINGS: Final = text(
 ).bindparams(bindparam("wait", f"{BUSY_SECONDS * 1000:.0f}ms"))
 _TURN: Final = text("SELECT pg_advisory_xact_lock(:application, CAST(CAST('changes' AS regclass) AS oid)::int)")
 _TURN_TO_MAKE: Final = text("SELECT pg_advisory_xact_lock(:application, 0)")
+_TURN_BESIDE: Final = text("SELECT pg_advisory_xact_lock(:key)")
 _TAKE: Final = text("SELECT pg_try_advisory_lock(:key)")
 _TAKEN: Final = text(
     "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1"
@@ -102,6 +106,16 @@ class PostgresDatabase:
                 hint="name another database, or a schema of its own: ...?options=-csearch_path%3DNAME",
             )
 
+    def furnish(self, connection: Connection) -> None:
+        connection.execute(_TURN_TO_MAKE, {"application": schema.APPLICATION_ID})
+        group_tables.make(connection)
+
+    def begin_beside(self, connection: Connection, what: str) -> None:
+        """Those who do the same thing take turns; nobody waits who does something else."""
+        connection.begin()
+        connection.execute(_SETTINGS)
+        connection.execute(_TURN_BESIDE, {"key": _number(what)})
+
     def begin_exclusive(self, connection: Connection) -> None:
         """The writers' turn before anything is read: what a decision is based on stays so until it is written."""
         connection.begin()
@@ -112,7 +126,7 @@ class PostgresDatabase:
         """A lock of that name, for as long as the connection lives; False if another connection has it. A machine that
         is gone is noticed after some 15 seconds, if the server's operating system can."""
         connection.execute(_KEEPALIVE)
-        return bool(connection.scalar(_TAKE, {"key": int.from_bytes(_key(what), "big", signed=True)}))
+        return bool(connection.scalar(_TAKE, {"key": _number(what)}))
 
     def is_taken(self, connection: Connection, what: str) -> bool:
         """Whether somebody has that lock."""
@@ -155,9 +169,17 @@ def _key(what: str) -> bytes:
     return hashlib.sha256(b"sealcast turn\0" + what.encode()).digest()[:8]
 
 
+def _number(what: str) -> int:
+    return int.from_bytes(_key(what), "big", signed=True)
+
+
 def _hint(code: str, said: str) -> str:
     if code == "42501":
-        return "give this role its rights: GRANT SELECT, INSERT ON changes; GRANT SELECT ON realm, sealcast_schema"
+        return (
+            "give this role its rights: GRANT SELECT, INSERT ON changes; GRANT SELECT ON realm, sealcast_schema; for"
+            " consumer groups, let the owner of the tables run `sealcast registry migrate`, and GRANT SELECT, INSERT,"
+            f" UPDATE, DELETE ON {', '.join(group_tables.TABLES)}"
+        )
     if code == "25006":
         return "this is a copy that can only be read: name the primary server"
     if code.startswith("28") or "password" in said or "authentication" in said or "no pg_hba.conf entry" in said:

@@ -48,6 +48,12 @@ class SqliteFile:
     def begin_making(self, connection: Connection) -> None:
         """The file is new: nobody knows of it."""
 
+    def furnish(self, connection: Connection) -> None:
+        """What is kept beside a registry is in files of its own, where that is one."""
+
+    def begin_beside(self, connection: Connection, what: str) -> None:
+        self.begin_exclusive(connection)
+
     def begin_exclusive(self, connection: Connection) -> None:
         """The writer's lock before anything is read: what a decision is based on stays so until it is written."""
         connection.execution_options(**_EXCLUSIVE)

@@ -39,7 +39,9 @@ class Database(Protocol):
     def make(self) -> None: ...
     def engine(self) -> Engine: ...
     def begin_making(self, connection: Connection) -> None: ...
+    def furnish(self, connection: Connection) -> None: ...
     def begin_exclusive(self, connection: Connection) -> None: ...
+    def begin_beside(self, connection: Connection, what: str) -> None: ...
     def take_turn(self, connection: Connection, what: str) -> bool: ...
     def is_taken(self, connection: Connection, what: str) -> bool: ...
     def settle(self, connection: Connection) -> None: ...
@@ -93,6 +95,7 @@ class Store:
             with self._connect() as connection, connection.begin():
                 self._database.begin_making(connection)
                 tables.create(connection)
+                self._database.furnish(connection)
                 fill(SqlRows(connection))
 
     def catch_up(self, believe: Callable[[Rows, int, int], object]) -> None:
@@ -119,7 +122,7 @@ class Store:
         only after this one has ended.
         """
         with self._translated():
-            connection = self._exclusive()
+            connection = self._begun(self._database.begin_exclusive)
             try:
                 # Somebody may have brought the schema forward since this connection was made.
                 if self._judged(self._database.revision(connection)) != schema.NEWEST:
@@ -128,22 +131,31 @@ class Store:
             except BaseException:
                 self._give_up(connection)
                 raise
-            try:
-                connection.commit()
-            except DBAPIError as error:
-                self._give_up(connection)
-                if error.connection_invalidated:
-                    raise CommitLost(
-                        f"the connection to {self.shown} broke while a change was committed: it is not known whether"
-                        " it was made",
-                        hint="when the server is back, look at what is there before you try again",
-                    ) from None
-                raise
+            self._commit(connection)
             self._database.settle(connection)
             return result
 
-    def is_taken(self, what: str) -> bool:
-        """Whether somebody has that turn."""
+    @contextmanager
+    def beside(self, what: str) -> Iterator[Connection]:
+        """A transaction on other tables than the registry's, all of it or nothing, while nobody else is in one for the
+        same thing; durable at the end. CommitLost as for `write`."""
+        with self._translated():
+            connection = self._begun(lambda made: self._database.begin_beside(made, what))
+            try:
+                yield connection
+            except BaseException:
+                self._give_up(connection)
+                raise
+            self._commit(connection)
+
+    def furnish(self, connection: Connection) -> None:
+        """Makes the tables beside the registry's, unless they are there, in a transaction of `beside`."""
+        self._database.furnish(connection)
+
+    def is_taken(self, what: str, within: Connection | None = None) -> bool:
+        """Whether somebody has that turn; asked by the connection of a transaction, if one is named."""
+        if within is not None:
+            return self._database.is_taken(within, what)
         with self._translated(), self._connect() as connection:
             return self._database.is_taken(connection, what)
 
@@ -187,18 +199,31 @@ class Store:
                 self._forget(connection)
             raise
 
-    def _exclusive(self) -> Connection:
+    def _begun(self, begin: Callable[[Connection], None]) -> Connection:
         """A connection whose turn it is to write. Nothing was written yet, so a cut one is simply made again."""
         for last in (False, True):
             connection = self._connection()
             try:
-                self._database.begin_exclusive(connection)
+                begin(connection)
                 return connection
             except BaseException as error:
                 self._give_up(connection)
                 if last or not (isinstance(error, DBAPIError) and error.connection_invalidated):
                     raise
         raise AssertionError("unreachable")
+
+    def _commit(self, connection: Connection) -> None:
+        try:
+            connection.commit()
+        except DBAPIError as error:
+            self._give_up(connection)
+            if error.connection_invalidated:
+                raise CommitLost(
+                    f"the connection to {self.shown} broke while a change was committed: it is not known whether"
+                    " it was made",
+                    hint="when the server is back, look at what is there before you try again",
+                ) from None
+            raise
 
     def _give_up(self, connection: Connection) -> None:
         with suppress(SQLAlchemyError):
@@ -276,6 +301,7 @@ class Store:
             found = self._judged(self._database.revision(connection))
             if found != schema.NEWEST:
                 migrate.upgrade(connection)
+            self._database.furnish(connection)
             connection.commit()
         except BaseException:
             with suppress(SQLAlchemyError):
