@@ -22,6 +22,7 @@ from sealcast.protections.attribute.carry import carry
 from tests.clients.layered_pump import pump as pump_layered
 from tests.clients.pump import pump as pump_slots
 from tests.clients.test_groups import acknowledged
+from tests.trust.postgres import PASSWORD, Server
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 255}]})
 PUBLISHERS = [f"p{number}" for number in range(6)]
@@ -77,10 +78,12 @@ def carried(realm: Realm) -> None:
         pump_slots(realm, "quotes")
 
 
-def campaign(directory: Path, protection: str, *, rounds: int, seed: int) -> Counter[tuple[str, str, int]]:
+def campaign(
+    directory: Path, protection: str, *, rounds: int, seed: int, registry: str | None = None
+) -> Counter[tuple[str, str, int]]:
     """So many rounds of publishing, killing and adding; the ledger of acknowledgements when all was read."""
     random = Random(seed)
-    realm = Realm.create(directory / "realm")
+    realm = Realm.create(directory / "realm", registry=registry)
     realm.create_topic("quotes", SCHEMA, protection=protection, access="members")
     realm.enrol_many(["alice", *PUBLISHERS])
     realm.subscribe("quotes", "alice", "price >= 0")
@@ -135,3 +138,14 @@ def test_each_event_is_acknowledged_once_whoever_is_killed(tmp_path: Path, prote
 @pytest.mark.parametrize("seed", range(3))
 def test_each_event_is_acknowledged_once_over_many_kills(tmp_path: Path, protection: str, seed: int) -> None:
     assert set(campaign(tmp_path, protection, rounds=25, seed=seed).values()) == {1}
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("rounds", [2, pytest.param(25, marks=pytest.mark.soak)])
+def test_it_is_so_where_groups_are_on_a_server(
+    tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch, rounds: int
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    registry = postgres.url(postgres.schema(), password=None)
+    assert set(campaign(tmp_path, "endpoint", rounds=rounds, seed=11, registry=registry).values()) == {1}
+    assert not list(tmp_path.rglob("groups")), "nothing of the group is in the directory"

@@ -22,6 +22,8 @@ from sealcast.log import group_statement
 from sealcast.log.group_statement import SHARES, StayPlace
 from sealcast.log.groups import KeptGroup, ShareLost
 from sealcast.model import Event, OpenedEvent, Schema
+from sealcast.trust.backups import moment
+from sealcast.trust.backups.making import back_up, restore
 from sealcast.trust.deployment import Realm
 from tests.clients.pump import pump
 from tests.trust.postgres import PASSWORD, Server
@@ -72,9 +74,9 @@ def drained(members: Iterable[Subscriber], *, ack: bool = True) -> list[list[Ope
     return got
 
 
-def acknowledged(realm: Realm, group: str = "workers") -> Iterator[tuple[str, str, int]]:
+def acknowledged(realm: Realm, group: str = "workers", reader: str = "alice") -> Iterator[tuple[str, str, int]]:
     """The ledger of acknowledgements, event by event."""
-    with group_of(realm, "quotes", "alice", group) as kept:  # type: ignore[attr-defined]
+    with group_of(realm, "quotes", reader, group) as kept:  # type: ignore[attr-defined]
         for record in kept.acks():
             for publisher, _, boots in json.loads(record.events):
                 for boot, _, _, numbers in boots:
@@ -280,3 +282,28 @@ class TestWhoKeepsTheState:
             one._group._next_turn = 0.0  # type: ignore[union-attr]
             with pytest.raises(Corrupt, match="older than what this member saw"):
                 one.poll()
+
+
+def test_a_backup_has_no_group_that_is_ahead_of_its_ledgers(
+    realm: Realm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events are delivered and acknowledged while it is made, just after it saw how far the ledgers are."""
+    publish(realm, 1)
+    with member(realm) as one:
+        drained([one])
+        marks = moment._marks
+
+        def then_go_on(logs: list[Path]) -> object:
+            found = marks(logs)
+            publish(realm, 1)
+            assert len(drained([one])[0]) == 8
+            return found
+
+        monkeypatch.setattr(moment, "_marks", then_go_on)
+        made = back_up(realm, tmp_path / "backup")
+    restored = Realm(restore(made.path, tmp_path / "again").root)
+    with member(restored) as other:
+        assert drained([other]) == [[]]
+        publish(restored, 1)
+        assert len(drained([other])[0]) == 8
+    assert set(ledger(restored).values()) == {1}

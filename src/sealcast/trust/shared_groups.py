@@ -135,7 +135,12 @@ class SharedGroup(KeptGroup):
     def _lock_of(self, member: str) -> str:
         return f"{self._what} member {member}"
 
-    # --- a group that was in a file -------------------------------------------------------------------
+    # --- a group that is to be in a file, or was in one --------------------------------------------
+
+    def copy_to(self, file: GroupFile) -> None:
+        """Copies the group, without its members, into a file that has none."""
+        with file, self._transaction() as source, file._transaction(make=True) as to:
+            group_rows.copy(source, to, AT_ONCE)
 
     def _take_over(self) -> None:
         """Copies a group from its file, once nobody takes part there, and removes the file."""
@@ -174,8 +179,11 @@ class SharedGroups:
         return SharedGroup(self._server, about, self._files.of(reader, name), here=here)
 
     def names(self) -> list[tuple[str, str]]:
-        found = {(reader, name) for reader, name in _of_topic(self._server, self._topic, _OF_TOPIC)}
-        return sorted(found | set(self._files.names()))
+        return sorted({*self.stored(), *self._files.names()})
+
+    def stored(self) -> list[tuple[str, str]]:
+        """Those that are in the database."""
+        return [(reader, name) for reader, name in _of_topic(self._server, self._topic, _OF_TOPIC)]
 
 
 def groups_of(registry: Address, realm: bytes, topic: bytes, root: Path) -> TopicGroups:

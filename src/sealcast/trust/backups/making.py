@@ -25,6 +25,7 @@ from sealcast.trust.keys import administrator
 from sealcast.trust.layout import Layout, read_mark
 from sealcast.trust.realm.changes import ReturnTopic
 from sealcast.trust.realm.state import RealmState
+from sealcast.trust.shared_groups import SharedGroups
 from sealcast.trust.storage import address, copying
 from sealcast.trust.storage.address import Server
 
@@ -83,7 +84,9 @@ def _write(realm: OpenRealm, to: Path, public: bytes | None, by: str | None) -> 
             where = read_mark(realm.paths).registry_address(realm.paths)
             server = where if isinstance(where, Server) else None
             carried = CarriedMoment(realm, Path(copies) / "carried")
-            parts = BackupMoment(realm.paths.root, Path(copies), carried, server).take()
+            found = {topic: realm.site.local.groups(topic) for topic in realm.state().topics}
+            groups = {topic: each for topic, each in found.items() if isinstance(each, SharedGroups)}
+            parts = BackupMoment(realm.paths.root, Path(copies), carried, server, groups).take()
             with files.named(partial, "creating"):
                 made_file = os.open(partial, _NEW_FILE, files.FILE_MODE)
             with open(made_file, "wb") as file:

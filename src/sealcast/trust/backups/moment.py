@@ -1,6 +1,7 @@
 """One moment of a realm that runs on: which files there are, and how much of each belongs to it.
 
-    (1) cursors, heads and notes      whoever wrote them had seen less than what follows
+    (1) cursors, heads and notes      whoever wrote them had seen less than what follows. Consumer groups are cursors,
+                                      also where they are in the registry's database
     (2) logs                          how far each is durable, all asked while nobody can append to any of them; on
                                       carriers, those who take from others first (`carried`)
     (3) the registry                  ledgers are pinned to versions that it has
@@ -18,21 +19,24 @@ Left out is what is made again by itself: Spark's checkpoints, compiled tables, 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Final
 
 from sealcast.errors import Corrupt
 from sealcast.log import files
 from sealcast.log.frontier import NAME as FRONTIER
 from sealcast.log.frontier import Frontier
+from sealcast.log.group_file import GroupFiles
 from sealcast.log.layout import Mark
 from sealcast.log.segment import list_segments, path_of
 from sealcast.trust.backups.carried import CarriedMoment, MomentPassed
 from sealcast.trust.layout import Layout
+from sealcast.trust.shared_groups import SharedGroups
 from sealcast.trust.storage import copying
 from sealcast.trust.storage.address import Server
 
@@ -58,9 +62,18 @@ class BackupPart:
 class BackupMoment:
     """One moment of the realm in a directory."""
 
-    def __init__(self, root: Path, scratch: Path, carried: CarriedMoment, registry: Server | None = None) -> None:
-        """Copies of databases are put into `scratch`, also of a `registry` that is on a server."""
+    def __init__(
+        self,
+        root: Path,
+        scratch: Path,
+        carried: CarriedMoment,
+        registry: Server | None = None,
+        groups: Mapping[str, SharedGroups] = MappingProxyType({}),
+    ) -> None:
+        """Copies of databases are put into `scratch`, also of a `registry` that is on a server, and of the `groups`
+        there, by topic."""
         self._root, self._scratch, self._registry, self._carried = root, scratch, registry, carried
+        self._groups = groups
         self.parts: list[BackupPart] = []
 
     def take(self) -> list[BackupPart]:
@@ -75,9 +88,14 @@ class BackupMoment:
             of_keys = path.relative_to(self._root).parts[0] in _LATER and path.suffix != ".head"
             (late if of_keys else early).append(path)
         self._copy(early)  # (1)
+        for group in sorted(path for path in _files(self._root) if _is_group(path)):
+            self._copy_database(group)
+        self._copy_groups()
         marks = _marks(logs)  # (2)
         self._carried.mark()
         for database in sorted(path for path in _files(self._root) if path.suffix == _SQLITE):  # (3)
+            if _is_group(database):
+                continue
             if self._registry is None or database != Layout(self._root).registry:
                 self._copy_database(database)
         if self._registry is not None:
@@ -116,6 +134,14 @@ class BackupMoment:
             except FileNotFoundError:
                 continue  # replaced or removed while we looked: nobody relies on it
             self.parts.append(BackupPart(self._name(path), kept))
+
+    def _copy_groups(self) -> None:
+        for topic, groups in self._groups.items():
+            there = GroupFiles(Layout(self._root).topic(topic).groups)
+            for reader, name in groups.stored():
+                kept = GroupFiles(self._scratch / str(len(self.parts))).of(reader, name)
+                groups.of(reader, name).copy_to(kept)
+                self.parts.append(BackupPart(self._name(there.of(reader, name).path), kept.path))
 
     def _copy_database(self, path: Path) -> None:
         kept = self._scratch / str(len(self.parts))
@@ -169,6 +195,11 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         raise MomentPassed(f"{path} was removed while it was to be copied", hint="try again") from None
+
+
+def _is_group(path: Path) -> bool:
+    """Whether it is the database of a consumer group."""
+    return path.suffix == _SQLITE and path.parent.parent.name == "groups"
 
 
 def _files(root: Path) -> Iterator[Path]:
