@@ -15,7 +15,7 @@ from sealcast.control.discovery.store import AdvertisementStore
 from sealcast.control.envelopes import EnvelopeParty, EnvelopeRecipient, ProvenMessage
 from sealcast.control.journal import ServiceJournal
 from sealcast.control.service import Answer, Handler, Noise, Service
-from sealcast.log.control_topics import ControlPlane
+from sealcast.log.control_topics import ControlPlane, ServingPlane
 from sealcast.primitives.hpke import KemKey
 from sealcast.primitives.p256 import P256SigningKey
 from sealcast.primitives.sign import SigningKey as FrameKey
@@ -91,8 +91,10 @@ class World:
         noise: Noise | None = None,
         origins: Budgets | None = None,
         senders: Budgets | None = None,
+        plane: ServingPlane | None = None,
     ) -> Service:
-        plane = ControlPlane(directory, origin=f"origin of {party.name}")
+        """Its control topics are in `directory`, as its journal is, unless another plane is named."""
+        plane = plane or ControlPlane(directory, origin=f"origin of {party.name}")
         journal = ServiceJournal(directory / "services" / f"{party.name}.sqlite")
         service = Service(
             plane, party, self.realm, self.verify, handler, journal,

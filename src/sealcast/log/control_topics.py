@@ -3,6 +3,7 @@
     REALM/control/<32 hexadecimal digits>/        an embedded log of envelopes, mode 0700
       taken                                       how far its listener has read: what is beyond it, is queued
       reply                                       marks the topic of someone who waits for an answer
+      maker                                       who made it through a gateway
 
 Nobody learns from a topic who listens to it or where: it is found through discovery, by who may find it, and whoever
 cannot find it has 128 bits to guess. A queue is bounded, in all and for each origin; a post beyond that is refused with
@@ -19,7 +20,7 @@ import os
 import re
 import shutil
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
@@ -29,6 +30,7 @@ from sealcast.log import files, queue_mark
 from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.model.dataclass import dataclass
+from sealcast.model.names import NAME
 from sealcast.wire import cbor
 from sealcast.wire.limits import MAX_ENVELOPE_BYTES
 
@@ -49,6 +51,7 @@ _SEGMENT_BYTES: Final = 4 << 20
 _MAX_OPEN: Final = 32
 _NAME: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _UNSTAMPED: Final = "?"
+_MAKER: Final = "maker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ class ServingPlane(AskingPlane, Protocol):
 
 
 class ControlPlane(Closing):
-    """The control topics of a realm, as one origin sees them. A child process makes its own."""
+    """The control topics of a realm in its directory, as one origin sees them. A child process makes its own."""
 
     def __init__(
         self,
@@ -114,11 +117,13 @@ class ControlPlane(Closing):
 
     # --- topics ----------------------------------------------------------------------------------
 
-    def create(self, topic: bytes | None = None, *, reply: bool = False) -> bytes:
+    def create(self, topic: bytes | None = None, *, reply: bool = False, maker: str | None = None) -> bytes:
         """A topic, under a new random id unless it has one already; creating it again is fine."""
         topic = new_topic_id() if topic is None else topic
         directory = self._directory(topic)
         files.make_directory(directory)
+        if maker is not None:
+            files.replace_file(directory / _MAKER, maker.encode())
         if reply:
             with files.named(directory, "marking"):
                 (directory / "reply").touch(mode=files.FILE_MODE)
@@ -131,6 +136,19 @@ class ControlPlane(Closing):
     def awaits_reply(self, topic: bytes) -> bool:
         """Whether someone made it to be answered on. Answers go nowhere else: no service is made to flood another."""
         return (self._directory(topic) / "reply").exists()
+
+    def maker(self, topic: bytes) -> str | None:
+        """Who made it through a gateway; None if nobody did."""
+        try:
+            name = (self._directory(topic) / _MAKER).read_bytes()[:65].decode("ascii", "replace")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return name if NAME.fullmatch(name) else None
+
+    def makers(self) -> Counter[str]:
+        """How many topics each has made through gateways."""
+        found = sorted(self.root.glob(f"*/{_MAKER}")) if self.root.is_dir() else []
+        return Counter(path.read_bytes()[:65].decode("ascii", "replace") for path in found)
 
     def drop(self, topic: bytes) -> None:
         """Unsubscribe for good: what is queued is thrown away. Dropping twice is fine."""
@@ -196,6 +214,10 @@ class ControlPlane(Closing):
 
     def end(self, topic: bytes) -> int:
         return self._log(topic, must_exist=True).end()
+
+    def taken(self, topic: bytes) -> int:
+        """How far its listener has read."""
+        return queue_mark.read(self._directory(topic))
 
     def take(self, topic: bytes, offset: int) -> None:
         """Its listener needs nothing before `offset` any more: there is room in the queue, and files can go."""

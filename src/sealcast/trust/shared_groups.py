@@ -90,7 +90,8 @@ class SharedGroup(KeptGroup):
             if not group_tables.are_there(connection):
                 if not make:
                     raise self._missing()
-                self._store.furnish(connection)
+                self._store.take_turn_to_make(connection)
+                group_tables.make(connection)
             yield ServerRows(connection, self._number(connection, make=make), self._held)
 
     def _number(self, connection: Connection, *, make: bool) -> int:

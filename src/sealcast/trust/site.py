@@ -11,6 +11,7 @@ from a site. It verifies what the realm's authors, brokers and publishers signed
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
@@ -27,6 +28,8 @@ from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.layout import Layout, RealmMark
 from sealcast.trust.realm.state import BrokerGateway, RealmState
+from sealcast.trust.shared_control import KeptPlane, SharedPlane, list_node, listed_nodes, server_of
+from sealcast.trust.storage.address import Server
 from sealcast.trust.storage.opening import open_store
 
 if TYPE_CHECKING:
@@ -107,7 +110,7 @@ class Site(Protocol):
         """Control topics, for one who asks or answers over them."""
 
     def listens(self, node: str, topic: bytes) -> bool:
-        """Has a discovery node listed with where it listens; False where the list is a file on this machine, and
+        """Has a discovery node listed with where it listens; False where the list is a file of this machine, and
         whoever says so writes it."""
 
     def mark(self) -> bytes:
@@ -158,14 +161,26 @@ class LocalSite:
     def posts(self, topic: str, broker: str) -> FilterPosts:
         return self._carriers.posts(self._state(), topic, broker)
 
-    def control(self) -> ControlPlane:
-        return ControlPlane(self._paths.root)
+    def control(self, origin: str | None = None) -> KeptPlane:
+        """As the user of this process, unless the origin of what is posted is named."""
+        server = self._shared_control()
+        return ControlPlane(self._paths.root, origin=origin) if server is None else SharedPlane(server, origin=origin)
 
     def listens(self, node: str, topic: bytes) -> bool:
-        return False
+        server = self._shared_control()
+        if server is not None:
+            list_node(server, node, topic, self._state().entity(node).certificate)
+        return server is not None
 
     def mark(self) -> bytes:
-        return self._paths.mark.read_bytes()
+        mark, server = self._paths.mark.read_bytes(), self._shared_control()
+        if server is None:
+            return mark
+        nodes = [
+            {"name": name, "topic": topic.hex(), "certificate": certificate.hex()}
+            for name, topic, certificate in listed_nodes(server)
+        ]
+        return json.dumps({**json.loads(mark), "discovery": nodes}).encode()
 
     def suspended(self, topic: str, broker: str) -> dict[str, SuspensionNote]:
         return suspended.notes(self._paths.topic(topic, broker).root)
@@ -182,6 +197,10 @@ class LocalSite:
 
         registry, about = self._mark.registry_address(self._paths), self._state().topic(topic)
         return groups_of(registry, self._mark.id, about.id, self._paths.topic(about.name).groups)
+
+    def _shared_control(self) -> Server | None:
+        """The server that has the control topics, if one has."""
+        return server_of(self._mark.registry_address(self._paths))
 
 
 class RealmSite:

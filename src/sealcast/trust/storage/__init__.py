@@ -4,7 +4,7 @@
     schema    the tables, their triggers and their revisions
     store     transactions on either: one connection per thread and process, errors as ours
     sqlite    what is particular to the file         postgres  what is particular to the server
-    group_tables  the tables of consumer groups, beside the registry's on a server
+    group_tables, control_tables   tables beside the registry's on a server: consumer groups, requests and answers
     migrate   older schemas to the newest (Alembic; the steps are in `trust/migrations`)
 
 SQLAlchemy takes half a second to import: `registry` does so when it first reads, and what needs an address only never.

@@ -5,8 +5,8 @@ beyond those to read and to insert, so that a broker's role can be given these a
 
     GRANT SELECT, INSERT ON changes TO broker; GRANT SELECT ON realm, sealcast_schema TO broker;
 
-Beside the registry are the tables of consumer groups (`group_tables`). Whoever runs a gateway, or members of groups
-where the realm is, has to be given SELECT, INSERT, UPDATE and DELETE on these.
+Beside the registry are the tables of consumer groups (`group_tables`) and of control topics (`control_tables`). Whoever
+asks or answers requests, or takes part in groups, has to be given SELECT, INSERT, UPDATE and DELETE on these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, bindparam, create_engine, text
 from sqlalchemy.pool import NullPool
 
 from sealcast.errors import DiskFull, Locked, Misuse, SealcastError, Unavailable, extras_named
-from sealcast.trust.storage import group_tables, schema, tables
+from sealcast.trust.storage import control_tables, group_tables, schema, tables
 from sealcast.trust.storage.address import ENVIRONMENT, Server
 from sealcast.trust.storage.trouble import BUSY_SECONDS, damaged
 
@@ -107,8 +107,13 @@ class PostgresDatabase:
             )
 
     def furnish(self, connection: Connection) -> None:
-        connection.execute(_TURN_TO_MAKE, {"application": schema.APPLICATION_ID})
+        """Makes the tables that are beside the registry's, unless they are there."""
+        self.take_turn_to_make(connection)
         group_tables.make(connection)
+        control_tables.make(connection)
+
+    def take_turn_to_make(self, connection: Connection) -> None:
+        connection.execute(_TURN_TO_MAKE, {"application": schema.APPLICATION_ID})
 
     def begin_beside(self, connection: Connection, what: str) -> None:
         """Those who do the same thing take turns; nobody waits who does something else."""
@@ -177,8 +182,8 @@ def _hint(code: str, said: str) -> str:
     if code == "42501":
         return (
             "give this role its rights: GRANT SELECT, INSERT ON changes; GRANT SELECT ON realm, sealcast_schema; for"
-            " consumer groups, let the owner of the tables run `sealcast registry migrate`, and GRANT SELECT, INSERT,"
-            f" UPDATE, DELETE ON {', '.join(group_tables.TABLES)}"
+            " requests and consumer groups, let the owner of the tables run `sealcast registry migrate`, and GRANT"
+            f" SELECT, INSERT, UPDATE, DELETE ON {', '.join((*group_tables.TABLES, *control_tables.TABLES))}"
         )
     if code == "25006":
         return "this is a copy that can only be read: name the primary server"

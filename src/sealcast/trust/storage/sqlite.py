@@ -51,6 +51,9 @@ class SqliteFile:
     def furnish(self, connection: Connection) -> None:
         """What is kept beside a registry is in files of its own, where that is one."""
 
+    def take_turn_to_make(self, connection: Connection) -> None:
+        """Whoever writes to the file has it alone."""
+
     def begin_beside(self, connection: Connection, what: str) -> None:
         self.begin_exclusive(connection)
 
