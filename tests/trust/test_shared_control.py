@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from sealcast import Event, Publisher, Schema
 from sealcast.control.envelopes import MAX_ENVELOPE_BYTES
 from sealcast.control.journal import ServiceJournal
 from sealcast.errors import Busy, Misuse, NotFound
 from sealcast.log.control_topics import ControlPlane, new_topic_id
+from sealcast.trust.backups.making import back_up, restore
 from sealcast.trust.deployment import Realm
 from sealcast.trust.registry import Registry
 from sealcast.trust.shared_control import KeptPlane, SharedPlane
@@ -29,6 +31,7 @@ from tests.trust.postgres import PASSWORD, Server
 from tests.trust.test_control import ALICE, CENTER, WORLD, asked
 
 Make = Callable[..., KeptPlane]
+SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 255}]})
 
 
 @pytest.fixture
@@ -219,3 +222,56 @@ class TestOnAServer:
         assert isinstance(realm.site.local.control(), ControlPlane)
         realm.registry.migrate()
         assert isinstance(realm.site.local.control(), SharedPlane)
+
+
+class TestARealm:
+    """Its services are run by whoever asks, where their keys are. A publisher of a payload topic asks a key center."""
+
+    @pytest.fixture
+    def place(self, postgres: Server, monkeypatch: pytest.MonkeyPatch) -> str:
+        monkeypatch.setenv("PGPASSWORD", PASSWORD)
+        return postgres.schema()
+
+    @pytest.fixture
+    def realm(self, tmp_path: Path, postgres: Server, place: str) -> Realm:
+        made = Realm.create(tmp_path / "realm", registry=postgres.url(place, password=None))
+        made.create_topic("quotes", SCHEMA, access="members", protection="payload")
+        made.enrol_many([f"p{n}" for n in range(4)])
+        return made
+
+    @staticmethod
+    def ask(realm: Realm, name: str) -> None:
+        with Publisher(Realm(realm.paths.root), "quotes", name) as publisher:
+            assert len(publisher.publish([Event({"price": 1}, b"sealed")])) == 1
+
+    @staticmethod
+    def in_directory(realm: Realm) -> set[str]:
+        return {path.parent.name for path in realm.paths.root.glob("control/*/*.seg")}
+
+    def test_its_requests_pass_through_the_database(self, realm: Realm, postgres: Server, place: str) -> None:
+        self.ask(realm, "p0")
+        assert not self.in_directory(realm)
+        with postgres.connect(place) as connection:
+            (count,) = connection.execute(f"SELECT sum(next) FROM {control_tables.TOPICS}").fetchall()[0]  # type: ignore[arg-type]
+        assert count > 0
+
+    def test_one_that_is_migrated_goes_on_there(self, realm: Realm, postgres: Server, place: str) -> None:
+        with postgres.connect(place) as connection:
+            connection.execute(f"DROP TABLE {', '.join(control_tables.TABLES)}")  # type: ignore[arg-type]
+        self.ask(realm, "p0")
+        before = self.in_directory(realm)
+        assert before
+        realm.registry.migrate()
+        self.ask(realm, "p1")
+        assert self.in_directory(realm) == before, "and what is left in the directory is left alone"
+
+    @pytest.mark.parametrize("onto", ["a directory", "a server"])
+    def test_one_that_is_restored_begins_with_new_topics(
+        self, realm: Realm, tmp_path: Path, postgres: Server, onto: str
+    ) -> None:
+        self.ask(realm, "p0")
+        made = back_up(realm, tmp_path / "backup")
+        registry = None if onto == "a directory" else postgres.url(postgres.schema(), password=None)
+        restored = Realm(restore(made.path, tmp_path / "again", registry=registry).root)
+        self.ask(restored, "p1")
+        self.ask(realm, "p2")

@@ -84,7 +84,8 @@ def migrate() -> None:
 
     A registry in a file gets its schema when it is opened. A registry on a server waits for this command, because
     machines that run an older release cannot read it afterwards: update them first. This needs the rights of the
-    tables' owner.
+    tables' owner. It also makes the tables of consumer groups and of requests there, if they are missing: then start
+    services and gateways again.
 
     Changes that an older release wrote are signed by nobody. The administrator signs them once, as they stand there:
     look at them first (`sealcast audit`). This needs the root's key.

@@ -42,7 +42,7 @@ class _Presence:
     fd: int
 
 
-class FileRows(GroupRows):
+class GroupFileRows(GroupRows):
     """The rows of a file."""
 
     def __init__(self, db: sqlite3.Connection, clock: Callable[[], int], holds: Callable[[str], bool]) -> None:
@@ -83,9 +83,9 @@ class GroupFile(KeptGroup):
             self._open = None
 
     @contextmanager
-    def _transaction(self, *, make: bool = False, synced: bool = True) -> Iterator[FileRows]:
+    def _transaction(self, *, make: bool = False, synced: bool = True) -> Iterator[GroupFileRows]:
         with self._database(make=make).transaction(synced=synced) as db:
-            yield FileRows(db, self._clock, self._holds)
+            yield GroupFileRows(db, self._clock, self._holds)
 
     def _database(self, *, make: bool = False) -> ServiceDatabase:
         if self._open is None:

@@ -41,7 +41,7 @@ _DROP_TOPIC: Final = "DELETE FROM sealcast_groups WHERE topic = :topic"
 _NOW: Final = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
 
 
-class ServerRows(GroupRows):
+class SharedGroupRows(GroupRows):
     """The rows of one group in the database."""
 
     def __init__(self, connection: Connection, group: int, holds: Callable[[Connection, str], bool]) -> None:
@@ -78,21 +78,21 @@ class SharedGroup(KeptGroup):
             self._depart(member)
 
     @contextmanager
-    def _transaction(self, *, make: bool = False, synced: bool = True) -> Iterator[ServerRows]:
+    def _transaction(self, *, make: bool = False, synced: bool = True) -> Iterator[SharedGroupRows]:
         if self._file.exists():
             self._take_over()
         with self._rows(make=make) as rows:
             yield rows
 
     @contextmanager
-    def _rows(self, *, make: bool) -> Iterator[ServerRows]:
+    def _rows(self, *, make: bool) -> Iterator[SharedGroupRows]:
         with self._store.beside(self._what) as connection:
             if not group_tables.are_there(connection):
                 if not make:
                     raise self._missing()
                 self._store.take_turn_to_make(connection)
                 group_tables.make(connection)
-            yield ServerRows(connection, self._number(connection, make=make), self._held)
+            yield SharedGroupRows(connection, self._number(connection, make=make), self._held)
 
     def _number(self, connection: Connection, *, make: bool) -> int:
         known = group_tables.FORMAT
