@@ -17,10 +17,10 @@ import pytest
 from sealcast.clients.group import group_of, share_of
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
-from sealcast.errors import Corrupt, Locked, Misuse
+from sealcast.errors import Corrupt, Locked, Misuse, Unavailable
 from sealcast.log import group_statement
 from sealcast.log.group_statement import SHARES, StayPlace
-from sealcast.log.groups import KeptGroup, ShareLost
+from sealcast.log.groups import KeptGroup, ShareLost, SignedAck
 from sealcast.model import Event, OpenedEvent, Schema
 from sealcast.trust.backups import moment
 from sealcast.trust.backups.making import back_up, restore
@@ -182,6 +182,38 @@ class TestMembers:
             with pytest.raises(ShareLost, match="went to other members"):
                 one.ack()
         assert set(ledger(realm).values()) == {1}
+
+    @pytest.mark.parametrize("done", [True, False], ids=["taken", "not taken"])
+    @pytest.mark.parametrize("then", ["ack", "poll", "lose"])
+    def test_an_acknowledgement_without_an_answer_counts_once(
+        self, realm: Realm, monkeypatch: pytest.MonkeyPatch, done: bool, then: str
+    ) -> None:
+        """The connection breaks before or after it was taken, and the member goes on: nothing is handed out twice that
+        was taken, and nothing is acknowledged twice."""
+        publish(realm)
+        with member(realm) as one:
+            assert len(one.poll(13)) == 13
+            kept = one._group._group  # type: ignore[union-attr]
+            takes = kept.acknowledge
+
+            def cut(member: str, ack: SignedAck) -> None:
+                if done:
+                    takes(member, ack)
+                raise Unavailable("the connection broke")
+
+            with monkeypatch.context() as patched, pytest.raises(Unavailable, match="broke"):
+                patched.setattr(kept, "acknowledge", cut)
+                one.ack()
+            if then == "ack":
+                one.ack()
+                assert len(ledger(realm)) == 13
+            if then == "lose":
+                kept.leave(one._group._member)  # type: ignore[union-attr]
+                with pytest.raises(ShareLost):
+                    one.ack()
+            (got,) = drained([one])
+            assert len(got) == (40 if then == "lose" and not done else 27)
+        assert len(ledger(realm)) == 40 and set(ledger(realm).values()) == {1}
 
     def test_publishers_fall_into_all_shares(self) -> None:
         assert {share_of(name) for name in (f"publisher-{n}" for n in range(2_000))} == set(range(SHARES))

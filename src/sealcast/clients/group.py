@@ -22,7 +22,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
 
-from sealcast.errors import Corrupt, FrameRejected, Misuse, NotFound
+from sealcast.errors import Corrupt, FrameRejected, Misuse, NotFound, SealcastError, Unavailable
 from sealcast.log import groups
 from sealcast.log.cursor import Cursor
 from sealcast.log.group_file import GroupFiles
@@ -91,6 +91,8 @@ class GroupMember:
         self._shares: dict[int, _Share] = {}
         #: The newest acknowledgement that was seen of each share.
         self._seen: dict[int, int] = {}
+        #: An acknowledgement of which nobody knows whether it was taken, and the shares that it moves.
+        self._unsure: tuple[SignedAck, Sequence[int]] | None = None
         self._next_turn = self._next_quiet = float("-inf")
         self.members = 0
         self._start_had = Had() if new else mail.had()
@@ -104,6 +106,7 @@ class GroupMember:
 
     def turn(self) -> None:
         """Tells that it is there, if it is time to, and takes and gives back shares."""
+        self._make_sure()
         now = time.monotonic()
         if now < self._next_turn:
             return
@@ -174,7 +177,7 @@ class GroupMember:
 
     def _acknowledge(self, numbers: Iterable[int]) -> list[int]:
         """Acknowledges these shares, as far as they are still its own; those that are not."""
-        lost = list[int]()
+        lost = self._make_sure()
         while moved := [n for n in numbers if n in self._shares and self._moved(self._shares[n])]:
             events, marks = Had(), list[ShareMark]()
             had = {n: _written(self._shares[n].had) for n in moved}
@@ -183,20 +186,48 @@ class GroupMember:
                 events.take(share.new)
                 marks.append(ShareMark(number, share.seq + 1, digest(had[number]), self._written_place(share.read)))
             fences = {n: self._shares[n].fence for n in moved}
-            try:
-                self._group.acknowledge(self._member, self._signed(marks, _written(events), had, fences))
-            except ShareLost as error:
-                lost += error.numbers
-                for number in error.numbers:
-                    self._shares.pop(number, None)
-                continue
-            for number in moved:
-                share = self._shares[number]
-                share.seq, share.new, share.place = share.seq + 1, Had(), dict(share.read)
-                self._seen[number] = share.seq
-            self._next_turn = min(self._next_turn, time.monotonic() + IDLE_TURN_S)
-            break
+            found = self._send(self._signed(marks, _written(events), had, fences), moved)
+            lost += found
+            for number in found:
+                self._shares.pop(number, None)
+            if not found:
+                break
         return lost
+
+    def _send(self, ack: SignedAck, moved: Sequence[int]) -> Sequence[int]:
+        """Has an acknowledgement taken; the shares that are not its own any more, because of which it was not."""
+        self._unsure = ack, moved
+        try:
+            self._group.acknowledge(self._member, ack)
+        except ShareLost as error:
+            self._unsure = None
+            return error.numbers
+        except Unavailable:
+            raise  # it may have been taken, and the answer was lost
+        except SealcastError:
+            self._unsure = None
+            raise
+        self._unsure = None
+        for number in moved:
+            share = self._shares[number]
+            share.seq, share.new, share.place = share.seq + 1, Had(), dict(share.read)
+            self._seen[number] = share.seq
+        self._next_turn = min(self._next_turn, time.monotonic() + IDLE_TURN_S)
+        return ()
+
+    def _make_sure(self) -> list[int]:
+        """Sends an acknowledgement again that was not answered: one that was taken already is not taken twice. Nothing
+        is handed out before. Returns the shares that were lost meanwhile."""
+        if self._unsure is None:
+            return []
+        ack, moved = self._unsure
+        lost = self._send(ack, moved)
+        if lost:
+            # Whether the others were moved, nobody said. At the next turn they come as new, with their places.
+            for number in moved:
+                self._shares.pop(number, None)
+            self._next_turn = float("-inf")
+        return list(lost)
 
     @staticmethod
     def _moved(share: _Share) -> bool:
