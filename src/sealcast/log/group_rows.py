@@ -164,9 +164,10 @@ class GroupRows(ABC):
     def free(self, numbers: Sequence[int]) -> None:
         self._do(_FREE, *({"number": number} for number in numbers))
 
-    def move(self, number: int, seq: int, ack: int, had: bytes) -> None:
-        """Moves a share's place on, by an acknowledgement."""
-        self._do(_MOVE, {"number": number, "seq": seq, "ack": ack, "had": had})
+    def move(self, ack: int, moved: Sequence[tuple[int, int, bytes]]) -> None:
+        """Moves the places of shares on, by an acknowledgement: the number of each, how many it has now, what was
+        had of it."""
+        self._do(_MOVE, *({"number": n, "seq": seq, "ack": ack, "had": had} for n, seq, had in moved))
 
     # --- the ledger of acknowledgements ---------------------------------------------------------------
 

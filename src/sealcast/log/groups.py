@@ -163,8 +163,7 @@ class KeptGroup(Closing):
             if any(s.seq != found[s.number].seq + 1 for s in about.shares):
                 raise Misuse("an acknowledgement follows the last one of its share")
             id = _add(rows, member, ack)
-            for s in about.shares:
-                rows.move(s.number, s.seq, id, ack.had[s.number])
+            rows.move(id, [(s.number, s.seq, ack.had[s.number]) for s in about.shares])
             rows.seen(member, rows.now_us())
             rows.trim(id - MAX_ACKS)
 
