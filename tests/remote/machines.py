@@ -64,16 +64,18 @@ def join(world: Served, home: Path, name: str, role: Role = Role.ENTITY) -> None
     """Over the realm's gateway, with a code; the reception answers meanwhile."""
     hosts = ["127.0.0.1"] if role is Role.GATEWAY else []
     code, _ = invite(world.realm, name, (), HOUR_US, role, hosts)
-    done = threading.Event()
+    done, ready = threading.Event(), threading.Event()
 
     def answer() -> None:
         with Reception(deployment.Realm(world.realm.paths.root)) as reception:
+            ready.set()
             while not done.is_set():
                 reception.turn()
                 done.wait(0.01)
 
     answering = threading.Thread(target=answer, daemon=True)
     answering.start()
+    assert ready.wait(PATIENCE_S)
     try:
         joining.join(GatewayAddress("127.0.0.1", world.port), code, home, now_us)
     finally:

@@ -217,13 +217,13 @@ def test_a_connection_cut_during_a_commit_is_looked_into(
 def test_a_commit_that_nobody_can_look_into_says_so(server_place: ServerPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     registry = Registry.create(server_place.address)
     tries: list[object] = []
-    real = Store._exclusive
+    real = Store._begun
 
-    def exclusive(self: Store) -> Any:
+    def begun(self: Store, begin: Any) -> Any:
         tries.append(self)
         if len(tries) > 1:
             raise OperationalError("BEGIN", {}, OSError("gone"), connection_invalidated=True)
-        return real(self)
+        return real(self, begin)
 
     from sqlalchemy import Connection
 
@@ -231,7 +231,7 @@ def test_a_commit_that_nobody_can_look_into_says_so(server_place: ServerPlace, m
         raise OperationalError("COMMIT", {}, OSError("cut"), connection_invalidated=True)
 
     registry.version()
-    monkeypatch.setattr(Store, "_exclusive", exclusive)
+    monkeypatch.setattr(Store, "_begun", begun)
     monkeypatch.setattr(Connection, "commit", commit)
     with pytest.raises(Unavailable, match="not known whether") as refusal:
         registry.transact(batch)
