@@ -8,12 +8,12 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
-from sealcast.bench import cluster_kafka, cluster_plain
+from sealcast.bench import cluster_plain
 from sealcast.bench.carrier_servers import KafkaServer
 from sealcast.bench.cluster_plain import PARTITIONS, PlainKafka
 from sealcast.bench.suites import QUICK, SUITES
 from sealcast.log.carriers import CarrierAddress, Placement, connect
-from sealcast.log.forwarded import partition_of
+from sealcast.log.forwarded import partition_of, publishers_for
 from tests.log.conftest import kafka
 
 __all__ = ["kafka"]
@@ -21,7 +21,7 @@ __all__ = ["kafka"]
 
 def test_the_suite_knows_small_sizes_and_uses_every_partition() -> None:
     assert set(SUITES["cluster"]) <= QUICK
-    publishers = cluster_kafka._one_for_each_partition()
+    publishers = publishers_for(PARTITIONS)
     assert [partition_of(name, PARTITIONS) for name in publishers] == [*range(PARTITIONS)]
 
 

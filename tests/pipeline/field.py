@@ -61,8 +61,9 @@ class Field:
         seed: int = 7,
         parameters: KeyParameters = RATES,
         protection: str = "endpoint",
+        registry: str | None = None,
     ) -> None:
-        self.realm = Realm.create(directory)
+        self.realm = Realm.create(directory, registry=registry)
         about = self.realm.create_topic(
             TOPIC, SCHEMA, partitions=partitions, parameters=parameters, protection=protection, access="members"
         )

@@ -27,7 +27,7 @@ from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Bug, Unavailable
 from sealcast.lab import scratch
 from sealcast.log.carriers import CarrierAddress, Placement, connect
-from sealcast.log.forwarded import partition_of
+from sealcast.log.forwarded import publishers_for
 from sealcast.pipeline.run import run_batch, start
 from sealcast.pipeline.session import session
 from sealcast.trust.deployment import Realm
@@ -60,22 +60,12 @@ def rows(count: int | None = None, *, quick: bool = False) -> Iterator[BenchRow]
         realm.add_carrier("kafka", address)
         realm.create_topic(TOPIC, SCHEMA, partitions=PARTITIONS, access="members")
         realm.move_topic(TOPIC, "kafka")
-        publishers = _one_for_each_partition()
+        publishers = publishers_for(PARTITIONS)
         realm.enrol_many([*publishers, _READER])
         realm.subscribe(TOPIC, _READER, "volume >= 0")
         yield _throughput(spark, realm, address, publishers, number)
         yield _latency(spark, realm, address, publishers[0], files)
         there.close()
-
-
-def _one_for_each_partition() -> list[str]:
-    """Publishers whose events go to different partitions."""
-    found = dict[int, str]()
-    number = 0
-    while len(found) < PARTITIONS:
-        found.setdefault(partition_of(f"publisher-{number}", PARTITIONS), f"publisher-{number}")
-        number += 1
-    return [found[at] for at in range(PARTITIONS)]
 
 
 def _throughput(spark: SparkSession, realm: Realm, address: str, publishers: list[str], count: int) -> BenchRow:

@@ -19,6 +19,7 @@ from sealcast.broker.rulings import gathered
 from sealcast.lab import market
 from sealcast.lab.attacks import Insider
 from sealcast.lab.market import Ticks
+from sealcast.log.forwarded import publishers_for
 from sealcast.log.offsets import PinnedOffset
 from sealcast.model.stages import Ruled
 from sealcast.protections.frame_steps import MatchingStep
@@ -28,7 +29,8 @@ from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import SealedPiece
 
 TOPIC: Final = "ticks"
-PUBLISHERS: Final = ("nyse", "nasdaq")
+#: One for each partition.
+PUBLISHERS: Final = tuple(publishers_for(2))
 SYMBOLS: Final = 2_000
 EVENTS_PER_FRAME: Final = 1_000
 PAYLOAD_BYTES: Final = 256

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
+from sealcast.errors import FrameRejected
+from sealcast.log.forwarded import partition_of
 from sealcast.model import Reason, Schema
 from sealcast.model.event import MAX_PAYLOAD_BYTES
 from sealcast.primitives import merkle, p256
@@ -95,6 +97,15 @@ def outdated(realm: Realm, topic: str, name: str) -> bytes:
     center = realm.center(state.topic(topic).center)
     days = (state.topic(topic).parameters.token_lifetime_s + 2 * 86_400) * 1_000_000
     return token_for(center, state, topic, name, Right.PUBLISH, now - days)
+
+
+def place_of(data: bytes, partitions: int) -> int:
+    """Where the frames of whoever a frame names come, so that it is not refused as a copy before anything else is
+    looked at; the first partition, if it is no frame."""
+    try:
+        return partition_of(frame.parse(data).header.publisher, partitions)
+    except FrameRejected:
+        return 0
 
 
 def attacks(topic: Topic, cast: Cast, now_us: int) -> Iterator[Attack]:

@@ -24,7 +24,7 @@ from sealcast.filters.check import fit
 from sealcast.filters.parse import parse
 from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.lab import market, thief
-from sealcast.lab.attacks import RATES, Attack, Cast, Insider, attacks, outdated
+from sealcast.lab.attacks import RATES, Attack, Cast, Insider, attacks, outdated, place_of
 from sealcast.lab.market import Ticks
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.piece_reader import sealed_reader
@@ -253,7 +253,7 @@ class DemoDay:
         """Writes hostile frames straight into the log, past every client, as anyone who can write files could."""
         with EmbeddedTopic(self._realm.paths.topic(TOPIC).frames_root, PARTITIONS) as log:
             for attack in hostile:
-                log.partition(0).append([attack.data])
+                log.partition(place_of(attack.data, PARTITIONS)).append([attack.data])
                 self._hostile.append(attack)
 
     # --- after the day --------------------------------------------------------------------------------

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sealcast.clients.publisher import Publisher, admissible, partition_of
+from sealcast.clients.publisher import Publisher, admissible
 from sealcast.errors import Bug, EventRejected
 from sealcast.lab import scratch
 from sealcast.lab.match_input import Asked, GivenEvent, Inputs, naming
 from sealcast.lab.match_outcome import MatchOutcome, Refused
+from sealcast.log.forwarded import publishers_for
 from sealcast.model.event import Position
 from sealcast.model.protection import DEFAULT_PROTECTION, Protection, protection_of
 from sealcast.model.schema import Schema
@@ -135,23 +136,13 @@ def _populate(realm: Realm, inputs: Inputs, protection: Protection) -> Iterator[
     realm.create_topic(
         TOPIC, inputs.schema, partitions=partitions, protection=protection, fan_out=FAN_OUT, access="members"
     )
-    names = _publishers(count)
+    names = publishers_for(count, "p")
     realm.enrol_many([*names, *map(_subscriber, range(len(inputs.subscriptions)))])
     return (Publisher(realm, TOPIC, as_=name) for name in names)
 
 
 def _subscriber(number: int) -> str:
     return f"s{number}"
-
-
-def _publishers(partitions: int) -> list[str]:
-    """Names of publishers, by their partitions."""
-    names: dict[int, str] = {}
-    number = 0
-    while len(names) < partitions:
-        names.setdefault(partition_of(f"p{number}", partitions), f"p{number}")
-        number += 1
-    return [names[partition] for partition in range(partitions)]
 
 
 def _jobs(inputs: Inputs) -> Iterator[range]:

@@ -132,6 +132,15 @@ def partition_of(publisher: str, partitions: int) -> int:
     return publisher_number(publisher) % partitions
 
 
+def publishers_for(partitions: int, prefix: str = "publisher-") -> list[str]:
+    """Names of publishers, one for each partition, in their order."""
+    found, number = dict[int, str](), 0
+    while len(found) < partitions:
+        found.setdefault(partition_of(f"{prefix}{number}", partitions), f"{prefix}{number}")
+        number += 1
+    return [found[partition] for partition in range(partitions)]
+
+
 class BrokerTopic(EmbeddedTopic):
     """A topic's log at one broker: its own block of partitions, and the other brokers'."""
 

@@ -60,6 +60,7 @@ from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import BeginIncarnation
 from sealcast.trust.realm.machine import RealmState, Topic
 from sealcast.trust.realm.rules.topics import INCARNATION_BYTES
+from sealcast.trust.shared_windows import windows_of
 from sealcast.trust.tokens.token import VerifiedTokens
 from sealcast.wire import sealed
 from sealcast.wire.emptied import emptied
@@ -134,7 +135,8 @@ class FramesStep(OpenStep):
 
     @cached_property
     def kept_windows(self) -> KeptWindows:
-        return KeptWindows(self.paths.windows, self.journal_key)
+        shared = windows_of(self.realm.registry.address, self.about.id, self.name.broker)
+        return KeptWindows(self.paths.windows, self.journal_key, shared)
 
     def prepare(self) -> None:
         super().prepare()

@@ -21,6 +21,7 @@ from sealcast.errors import Locked, SealcastError, Unavailable
 from sealcast.log import files
 from sealcast.log.driver_lock import runs_already
 from sealcast.model.dataclass import dataclass
+from sealcast.trust import shared_groups, shared_windows
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.keys.centers import CenterSecrets
 from sealcast.trust.keys.topic_keys import received_by
@@ -28,7 +29,6 @@ from sealcast.trust.layout import Layout
 from sealcast.trust.realm.changes import DeleteTopic
 from sealcast.trust.realm.machine import RealmState
 from sealcast.trust.realm.topics import Topic
-from sealcast.trust.shared_groups import remove_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,8 @@ def _remove(realm: Handle, name: str, id: bytes) -> RemovedFiles:
             else:
                 shutil.rmtree(place)
     files.sync_directories({place.parent for place in places if place.parent.is_dir()})
-    remove_all(realm.registry.address, id)
+    for beside in (shared_groups, shared_windows):
+        beside.remove_all(realm.registry.address, id)
     return removed
 
 

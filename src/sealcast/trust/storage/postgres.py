@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, bindparam, create_engine, text
 from sqlalchemy.pool import NullPool
 
 from sealcast.errors import DiskFull, Locked, Misuse, SealcastError, Unavailable, extras_named
-from sealcast.trust.storage import control_tables, group_tables, schema, tables
+from sealcast.trust.storage import control_tables, group_tables, schema, tables, window_tables
 from sealcast.trust.storage.address import ENVIRONMENT, Server
 from sealcast.trust.storage.trouble import BUSY_SECONDS, damaged
 
@@ -111,6 +111,7 @@ class PostgresDatabase:
         self.take_turn_to_make(connection)
         group_tables.make(connection)
         control_tables.make(connection)
+        window_tables.make(connection)
 
     def take_turn_to_make(self, connection: Connection) -> None:
         connection.execute(_TURN_TO_MAKE, {"application": schema.APPLICATION_ID})
@@ -178,12 +179,15 @@ def _number(what: str) -> int:
     return int.from_bytes(_key(what), "big", signed=True)
 
 
+_BESIDE: Final = (*group_tables.TABLES, *control_tables.TABLES, *window_tables.TABLES)
+
+
 def _hint(code: str, said: str) -> str:
     if code == "42501":
         return (
             "give this role its rights: GRANT SELECT, INSERT ON changes; GRANT SELECT ON realm, sealcast_schema; for"
             " requests and consumer groups, let the owner of the tables run `sealcast registry migrate`, and GRANT"
-            f" SELECT, INSERT, UPDATE, DELETE ON {', '.join((*group_tables.TABLES, *control_tables.TABLES))}"
+            f" SELECT, INSERT, UPDATE, DELETE ON {', '.join(_BESIDE)}"
         )
     if code == "25006":
         return "this is a copy that can only be read: name the primary server"
