@@ -48,11 +48,20 @@ _LOOK_SECONDS: Final = 0.001
 _COLUMNS: Final = "number BIGINT, payload BINARY"
 _ARROW: Final = pa.schema([("number", pa.int64()), ("payload", pa.binary())])
 _PAYLOAD: Final = bytes(256)
+#: How the plain query keeps its state: beyond memory, and in small changes.
+_STATE: Final = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
 
 
 def rows(events_each: int = EVENTS, warm: int = WARM_EVENTS) -> Iterator[BenchRow]:
     """Milliseconds, and how many times the reference."""
     spark = session(app_name="sealcast bench", clients=False)
+    for name, value in _STATE.items():
+        spark.conf.set(name, value)
     with scratch.realm(64 << 20) as realm, tempfile.TemporaryDirectory(prefix="sealcast-bench-") as files:
         realm.create_topic(TOPIC, SCHEMA, access="members")
         realm.enrol_many(["publisher", "reader"])
