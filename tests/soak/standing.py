@@ -24,9 +24,10 @@ PATIENCE_S: Final = 900.0
 #: How long a run may take to its first batch before a fault no longer waits for it.
 START_S: Final = 120.0
 _JVM: Final = "pyspark-shell"
-#: What a run that ends by itself says, or one that goes on says of a topic.
+#: What a run that ends by itself says, or one that goes on says of a topic, after the time.
 _REFUSED: Final = re.compile(r"^refused: (.*)$", re.MULTILINE)
-_FAILED: Final = re.compile(r"^topic '(\w+)' failed: (.*); trying again in", re.MULTILINE)
+FAILED: Final = re.compile(r"^\S+ topic '(\w+)' failed: (.*); trying again in", re.MULTILINE)
+BATCH: Final = re.compile(r"^\S+ topic '(\w+)'.*: batch \d+: ", re.MULTILINE)
 
 
 class Standing:
@@ -89,7 +90,7 @@ class Standing:
     def wait_for_batch(self) -> None:
         """Until this run has handled something, or ended, or it takes too long."""
         deadline = time.monotonic() + START_S
-        while "\nbatch " not in self.driver.told() and self.driver.process.poll() is None:
+        while BATCH.search(self.driver.told()) is None and self.driver.process.poll() is None:
             if time.monotonic() > deadline:
                 return
             time.sleep(0.1)
@@ -185,7 +186,7 @@ class Standing:
         """What runs said of topics that failed and were tried again."""
         said = Counter[str]()
         for log in sorted(self._logs.glob("run-*.log")):
-            said.update(_first_words(text) for _, text in _FAILED.findall(log.read_text(errors="replace")))
+            said.update(_first_words(text) for _, text in FAILED.findall(log.read_text(errors="replace")))
         return said
 
     def _search_told(self) -> None:

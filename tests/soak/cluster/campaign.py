@@ -13,17 +13,21 @@ import json
 import sys
 import tempfile
 import time
+from math import ceil
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from tests.network.hosts import missing
-from tests.soak.campaign import add, quota
+from tests.soak.campaign import add
 from tests.soak.cluster.machines import CARRIERS
-from tests.soak.cluster.scene import FAULTS, Scene, told
+from tests.soak.cluster.scene import FAULTS, Load, Scene, told
+from tests.soak.world import PUBLISHERS, SHARES
 
 #: Those whose ledgers are on carriers.
 TOPICS: Final = ("endpoint", "payload", "searchable")
+#: Frames of a publisher in each step, at least: some before a fault, and some meanwhile.
+FRAMES: Final = 8
 
 
 def run_cluster(
@@ -31,17 +35,14 @@ def run_cluster(
 ) -> dict[str, Any]:
     """Each fault once, from the realm to the verdict."""
     began, dice = time.monotonic(), Random(seed)
-    with Scene(directory, dice, carrier, topics) as scene:
+    steps = len(faults) + 1  # the first part passes without a fault: everything is up then
+    with Scene(directory, dice, carrier, loads(topics, events, steps)) as scene:
         planned = dice.sample(faults, len(faults))
-        steps = len(planned) + 1  # the first part passes without a fault: everything is up then
-        for done in range(steps):
-            scene.allow({topic: quota(topic, topics, events, done + 1, steps) for topic in topics})
-            told(f"{time.monotonic() - began:6.1f} s  {planned[done - 1] if done else 'start'}")
-            if done:
-                scene.do(planned[done - 1])
-                told(f"{time.monotonic() - began:6.1f} s      away, until delivered: {scene.recovered[-1][1:]}")
-            elif not scene.catch_up("the start"):
-                break
+        told(f"{time.monotonic() - began:6.1f} s  start")
+        for fault in planned if scene.start() else ():
+            told(f"{time.monotonic() - began:6.1f} s  {fault}")
+            scene.do(fault)
+            told(f"{time.monotonic() - began:6.1f} s      due, away, until delivered: {scene.recovered[-1][1:]}")
         told(f"{time.monotonic() - began:6.1f} s  the end")
         scene.finish()
         verdicts, findings = scene.judged()
@@ -62,6 +63,18 @@ def run_cluster(
             "check": scene.checked,
             "findings": findings,
         }
+
+
+def loads(topics: tuple[str, ...], events: int, steps: int) -> dict[str, Load]:
+    """What each topic takes of the events, at least: whole frames in every step, and several, however few events."""
+    whole = sum(SHARES[topic].events for topic in topics)
+    found = {}
+    for topic in topics:
+        share = SHARES[topic]
+        part = ceil(events * share.events / whole / steps / len(PUBLISHERS))
+        frames = max(FRAMES, ceil(part / share.frame))
+        found[topic] = Load(frames, ceil(part / frames))
+    return found
 
 
 def main() -> None:

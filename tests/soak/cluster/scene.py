@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from tests.cli.shell import SEALCAST
 from tests.pipeline.drivers import ROOT
@@ -33,13 +33,23 @@ AWAY_S: Final = {"killed": (0.0, 5.0), "cut off": (35.0, 50.0)}
 #: How long it may take after a fault until everything that was acknowledged has been delivered.
 RECOVERY_S: Final = 900.0
 _LOOK_S: Final = 2.0
+#: How often publishers are allowed a little more.
+_TICK_S: Final = 0.25
+
+
+class Load(NamedTuple):
+    """What each publisher of a topic publishes in one step of a campaign."""
+
+    frames: int
+    #: Events in each of them.
+    frame: int
 
 
 class Scene:
     """Clients, a standing run and machines, in one directory."""
 
-    def __init__(self, root: Path, dice: Random, carrier: str, topics: tuple[str, ...]) -> None:
-        self._root, self._dice, self._topics = root, dice, topics
+    def __init__(self, root: Path, dice: Random, carrier: str, loads: Mapping[str, Load]) -> None:
+        self._root, self._dice, self._loads, self._topics = root, dice, loads, tuple(loads)
         self._held = ExitStack()
         self.machines = Machines(root, carrier)
         self._own = root / "clients" / OWN
@@ -47,8 +57,11 @@ class Scene:
         for path in (self._journals, self._logs):
             path.mkdir(parents=True)
         self.done = Counter[str]()
-        #: Seconds from when a machine was back until everything was delivered, of each fault in order.
-        self.recovered: list[tuple[str, float, float]] = []
+        #: Of each fault in order: deliveries that were due at that moment, seconds until the machine was back, and from
+        #: then until everything was delivered.
+        self.recovered: list[tuple[str, int, float, float]] = []
+        #: How far each publisher of a topic may go now, and at the end of this step.
+        self._allowed = self._goals = dict.fromkeys(self._topics, 0)
         self.searched, self.leaks, self.planted = 0, list[str](), list[str]()
         self.checked: dict[str, Any] = {}
         self._findings: list[str] = []
@@ -78,7 +91,7 @@ class Scene:
         within = machines.within("driver")
         self.standing = Standing(self.realm, self._logs, machines.environment, machines.options(), within)
         self._held.callback(self.standing.close)
-        self.allow(dict.fromkeys(self._topics, 0))
+        self._allow(self._allowed)
         for who in self._everyone():
             self._start(*who)
         self.standing.start()
@@ -97,12 +110,12 @@ class Scene:
             journal=str(own / "journals" / f"{topic}-{role}-{name}"),
             out=str(own / f"{topic}-{role}-{name}.out"),
             allowance=str(own / "journals" / f"{topic}-allowance"),
-            frame=SHARES[topic].frame,
+            frame=self._loads[topic].frame,
             again=True,
             **more,
         )
 
-    def allow(self, numbers: Mapping[str, int]) -> None:
+    def _allow(self, numbers: Mapping[str, int]) -> None:
         """Each publisher of a topic may publish up to so many events."""
         self._allowed = dict(numbers)
         for topic, number in numbers.items():
@@ -110,30 +123,54 @@ class Scene:
             new.write_text(str(number))
             new.rename(self._journals / f"{topic}-allowance")
 
+    def _next_step(self) -> None:
+        self._goals = {
+            topic: goal + self._loads[topic].frames * self._loads[topic].frame for topic, goal in self._goals.items()
+        }
+
+    def _pass(self, seconds: float, part: float) -> None:
+        """Lets so long pass, and meanwhile publishers go on evenly through a part of what is left of this step."""
+        began, first = time.monotonic(), self._allowed
+        while True:
+            gone = min(1.0, (time.monotonic() - began) / seconds)
+            self._allow({topic: n + int((self._goals[topic] - n) * part * gone) for topic, n in first.items()})
+            if gone == 1.0:
+                return
+            time.sleep(min(_TICK_S, seconds))
+
     # --- faults ---------------------------------------------------------------------------------------
 
+    def start(self) -> bool:
+        """A step without a fault, until everything is delivered: from then on everything is up."""
+        self._next_step()
+        self._allow(self._goals)
+        return self.catch_up("the start")
+
     def do(self, fault: str) -> None:
-        """One fault while events pass; then everything that was allowed is published and delivered."""
+        """A step with one fault. Events are published before it and while the machine is away."""
         who, how = fault.split(" ", 1)
         name = self._dice.choice(WORKERS) if who == "worker" else who
-        time.sleep(self._dice.uniform(0.5, 6.0))
-        began = time.monotonic()
+        self._next_step()
+        self._pass(self._dice.uniform(0.5, 6.0), 0.5)
+        due, began = sum(judge(self._journals, topic, True).lost for topic in self._topics), time.monotonic()
+        if not due:
+            self._findings.append(f"nothing was on its way at: {fault}")
         if how == "killed":
             self.machines.kill(name)
-            time.sleep(self._dice.uniform(*AWAY_S[how]))
-            if name == "driver":
-                self.standing.kill_all()  # it is gone; what it said is looked at
-                self.standing.start()
-            else:
-                self.machines.start_again(name)
         else:
             self.machines.cut(name)
-            time.sleep(self._dice.uniform(*AWAY_S[how]))
+        self._pass(self._dice.uniform(*AWAY_S[how]), 1.0)
+        if how == "cut off":
             self.machines.heal(name)
+        elif name == "driver":
+            self.standing.kill_all()  # it is gone; what it said is looked at
+            self.standing.start()
+        else:
+            self.machines.start_again(name)
         back = time.monotonic()
         self.done[fault] += 1
         self.catch_up(fault)
-        self.recovered.append((fault, round(back - began, 1), round(time.monotonic() - back, 1)))
+        self.recovered.append((fault, due, round(back - began, 1), round(time.monotonic() - back, 1)))
 
     def catch_up(self, after: str) -> bool:
         """Until all that was allowed is published and delivered; whether it came so far."""
@@ -149,10 +186,9 @@ class Scene:
         return False
 
     def _delivered(self, topic: str) -> bool:
-        frame = SHARES[topic].frame
         for name in PUBLISHERS:
             sent = Published(self._journals / f"{topic}-publisher-{name}")
-            if sent.next + frame <= self._allowed[topic] or sent.doubtful:
+            if sent.next < self._goals[topic] or sent.doubtful:
                 return False
         return not judge(self._journals, topic, True).lost
 
@@ -206,8 +242,8 @@ class Scene:
         findings = [*self._findings, *self.standing.findings]
         for topic, verdict in verdicts.items():
             findings += [f"{topic}: {text}" for text in verdict.findings]
-            if verdict.events < 2 * self._allowed[topic] or verdict.doubtful:
-                findings.append(f"{topic}: {verdict.events} of {2 * self._allowed[topic]} events were published")
+            if verdict.events < len(PUBLISHERS) * self._goals[topic] or verdict.doubtful:
+                findings.append(f"{topic}: {verdict.events} of {len(PUBLISHERS) * self._goals[topic]} were published")
         return verdicts, findings
 
 

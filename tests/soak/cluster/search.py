@@ -17,7 +17,7 @@ from tests.soak.world import CANARY
 #: What an operator puts on each machine to open keys with. Journals have the names and numbers of events, no payloads.
 _GIVEN: Final = ("unlock.key", ".pgpass")
 #: Where something is planted, so that the search is known to look there: below the root, or in the database.
-_PLACES: Final = ("worker-0/work", "worker-1/work", "carrier/server/data", "state", "driver/own/tmp")
+_PLACES: Final = ("worker-0/work", "worker-1/work", "carrier/server/data", "state", "driver/own")
 
 
 @dataclass
