@@ -159,7 +159,7 @@ def child(asked: dict[str, Any]) -> None:
             try:
                 ROLES[asked["role"]](asked, journal)
             except SealcastError as error:
-                asked["room"] = None
+                asked.pop("room", None)
                 journal.note("error", type(error).__name__, error.message)
                 time.sleep(RETRY_S)
     except BaseException as error:  # noqa: BLE001
