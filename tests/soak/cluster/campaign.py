@@ -24,8 +24,8 @@ from tests.soak.cluster.machines import CARRIERS
 from tests.soak.cluster.scene import FAULTS, Load, Scene, told
 from tests.soak.world import PUBLISHERS, SHARES
 
-#: Those whose ledgers are on carriers.
-TOPICS: Final = ("endpoint", "payload", "searchable")
+#: All that have brokers.
+TOPICS: Final = ("endpoint", "payload", "layered", "searchable")
 #: Frames of a publisher in each step, at least: some before a fault, and some meanwhile.
 FRAMES: Final = 8
 

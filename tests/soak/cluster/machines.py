@@ -45,6 +45,10 @@ PATIENCE: Final = {
     "spark.network.timeoutInterval": "10s",
     "spark.executor.heartbeatInterval": "5s",
 }
+#: What executors write is searched as it is. A compressed block would hide what it holds.
+LEGIBLE: Final = dict.fromkeys(
+    ("spark.shuffle.compress", "spark.shuffle.spill.compress", "spark.broadcast.compress"), "false"
+)
 #: Puts the machine's disk, the first word, to its place, the second; and becomes the command after them.
 _MOUNTED: Final = 'mount --bind "$1" "$2"; shift 2; exec "$@"'
 
@@ -199,7 +203,7 @@ class Machines:
     def options(self) -> list[str]:
         """Of `sealcast run` on the driver's machine."""
         address = dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), self.address("driver"))
-        conf = {"spark.cores.max": "2", **self.cluster.quick, **PATIENCE, **address}
+        conf = {"spark.cores.max": "2", **self.cluster.quick, **PATIENCE, **LEGIBLE, **address}
         spread = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
         return ["--master", self.cluster.url, "--checkpoint", self.state.as_uri(), *spread]
 
