@@ -69,6 +69,17 @@ def test_a_worker_has_the_keys_of_one_broker_and_nobody_elses(
         worker_home.make(BrokerRealm(realm.paths.root), home)
 
 
+def test_a_worker_shares_the_topics_that_its_broker_serves_and_no_others(
+    tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    realm = _realm(tmp_path / "realm", postgres, monkeypatch)
+    realm.create_topic("routed", SCHEMA, protection="layered", access="members")
+    root = realm.state().overlay("routed").roots[0]
+    of_root = worker_home.make(BrokerRealm(realm.paths.root), tmp_path / "root", root)
+    assert of_root.shared == ["routed"]
+    assert worker_home.make(BrokerRealm(realm.paths.root), tmp_path / "home").shared == ["quotes"]
+
+
 def test_a_registry_in_a_file_is_refused(tmp_path: Path) -> None:
     realm = Realm.create(tmp_path / "realm")
     with pytest.raises(Misuse, match="which no worker reaches"):

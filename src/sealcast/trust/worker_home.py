@@ -17,6 +17,7 @@ from sealcast.errors import Misuse, NotFound
 from sealcast.trust import layout
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.layout import FIRST_BROKER
+from sealcast.trust.realm.state import RealmState
 from sealcast.trust.vault import private
 
 #: What lies beside a broker's key file and is of its keys.
@@ -29,7 +30,8 @@ class WorkerHome(NamedTuple):
     """What was made."""
 
     files: list[str]
-    #: Topics of the broker that are in the realm's directory, at least in part: executors would have to share it.
+    #: Topics that the broker serves, and that are in the realm's directory, at least in part: executors would have to
+    #: share it.
     shared: list[str]
 
 
@@ -53,6 +55,13 @@ def make(realm: BrokerRealm, target: Path, broker: str = FIRST_BROKER) -> Worker
         file: private.read(file, _MAX_BYTES) for file in (key, *beside, *carriers)
     }
     private.create_many({target / file.relative_to(paths.root): content for file, content in copied.items()})
-    served = [topic for topic in sorted(state.topics) if not state.topic(topic).protection.peers]
+    served = [topic for topic in sorted(state.topics) if _serves(state, topic, broker)]
     shared = [topic for topic in served if (topic, broker) not in state.journals]
     return WorkerHome(sorted(str(file.relative_to(paths.root)) for file in copied), shared)
+
+
+def _serves(state: RealmState, topic: str, broker: str) -> bool:
+    protection = state.topic(topic).protection
+    if protection.overlay:
+        return broker in state.overlay(topic).parents
+    return not protection.peers and (broker == FIRST_BROKER or broker in state.serving(topic))

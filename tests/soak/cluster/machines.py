@@ -208,11 +208,12 @@ class Machines:
         return ["--master", self.cluster.url, "--checkpoint", self.state.as_uri(), *spread]
 
     def give_homes(self, *names: str) -> None:
-        """Brings to each of these what `sealcast worker-home` wrote for a worker (`realm.py`), and the unlock key."""
+        """Brings each of these what `sealcast worker-home` wrote of every broker (`realm.py`), and the unlock key."""
         source = self.root / "clients" / OWN
         for name in names:
             target = self.root / name / OWN
-            shutil.copytree(source / "home", target / "realm")
+            for home in (source / "homes").iterdir():
+                shutil.copytree(home, target / "realm", dirs_exist_ok=True)
             shutil.copyfile(source / "user" / "unlock.key", target / "user" / "unlock.key")
             (target / "user" / "unlock.key").chmod(0o600)
 

@@ -1,6 +1,6 @@
 """Makes the realm of a cluster campaign, on the machine of its clients.
 
-python -m tests.soak.cluster.realm make DIRECTORY REGISTRY CARRIER HOME TOPIC ...    the realm, and a worker's home
+python -m tests.soak.cluster.realm make DIRECTORY REGISTRY CARRIER HOMES TOPIC ...   the realm, and homes of workers
 python -m tests.soak.cluster.realm secrets DIRECTORY                                 its keys, and what they are
 """
 
@@ -27,13 +27,14 @@ HIDDEN: Final = {
 }
 
 
-def make(directory: Path, registry: str, carrier: str, home: Path, topics: tuple[str, ...]) -> None:
+def make(directory: Path, registry: str, carrier: str, homes: Path, topics: tuple[str, ...]) -> None:
     realm = world.create(directory, topics, registry, HIDDEN)
     realm.add_carrier(CARRIER, carrier)
     for topic in topics:
         realm.move_topic(topic, CARRIER)
-    made = worker_home.make(BrokerRealm(directory), home)
-    assert not made.shared, made
+    for broker in realm.state().brokers():
+        made = worker_home.make(BrokerRealm(directory), homes / broker, broker)
+        assert not made.shared, made
 
 
 def secrets(directory: Path) -> dict[str, str]:
@@ -43,7 +44,8 @@ def secrets(directory: Path) -> dict[str, str]:
     state, broker = realm.state(), realm.broker()
     for name in state.topics:
         topic = state.topic(name)
-        found[broker.journal_key(topic.id).reveal()] = f"journal key of {name}"
+        for each in state.brokers():
+            found[realm.broker(each).journal_key(topic.id).reveal()] = f"journal key of {each} for {name}"
         if not topic.protection.filters_sealed:
             ours = broker.topic_keys(state, topic)
             for incarnation in {b"", *state.topic_state(name).incarnations.values()}:

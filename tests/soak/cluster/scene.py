@@ -83,7 +83,7 @@ class Scene:
         machines = self._held.enter_context(self.machines)
         self.realm = machines.own / "realm"  # on every machine that has one
         registry = machines.postgres.registry(machines.postgres.schema())
-        make = ("make", self.realm, registry, machines.carrier.address, machines.own / "home", *self._topics)
+        make = ("make", self.realm, registry, machines.carrier.address, machines.own / "homes", *self._topics)
         machines.run("clients", "-m", "tests.soak.cluster.realm", *make)
         machines.give_homes(*BROKERS)
         self.actors = Actors(machines.environment, machines.within("clients"))
