@@ -46,7 +46,7 @@ def secrets(directory: Path) -> dict[str, str]:
         topic = state.topic(name)
         for each in state.brokers():
             found[realm.broker(each).journal_key(topic.id).reveal()] = f"journal key of {each} for {name}"
-        if not topic.protection.filters_sealed:
+        if topic.protection.brokers_read:
             ours = broker.topic_keys(state, topic)
             for incarnation in {b"", *state.topic_state(name).incarnations.values()}:
                 found[ours.content_root("broker", incarnation).reveal()] = f"secret of {name}"
