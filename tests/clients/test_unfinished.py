@@ -1,4 +1,4 @@
-"""What a publisher repeats after a carrier did not answer: the frames that are in doubt, as they were, and no more."""
+"""What a publisher repeats after nobody answered: the frames that are in doubt, as they were, and no more."""
 
 from __future__ import annotations
 
@@ -36,19 +36,27 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Realm:
 
 
 class Silent:
-    """A log whose carrier does not answer the call of that number, and has appended the frames, or has not."""
+    """A log of which somebody does not answer the call of that number, and that has appended the frames, or has not."""
 
-    def __init__(self, writing: Publisher, monkeypatch: pytest.MonkeyPatch, at: int, appends: bool) -> None:
+    def __init__(
+        self,
+        writing: Publisher,
+        monkeypatch: pytest.MonkeyPatch,
+        at: int,
+        appends: bool,
+        error: type[Unavailable] = CarrierAway,
+    ) -> None:
         self._real, self._at, self._appends, self.calls = writing.log.append, at, appends, 0
+        self._error = error
         monkeypatch.setattr(writing.log, "append", self.append)
 
     def append(self, frames: Sequence[bytes]) -> Sequence[int] | None:
         self.calls += 1
         if self.calls == self._at and not self._appends:
-            raise CarrierAway("silence")
+            raise self._error("silence")
         offsets = self._real(frames)
         if self.calls == self._at:
-            raise CarrierAway("silence")
+            raise self._error("silence")
         return offsets
 
 
@@ -66,13 +74,14 @@ def let_through(frames: Sequence[bytes]) -> list[int]:
     return counts
 
 
+@pytest.mark.parametrize("error", [CarrierAway, Unavailable])
 @pytest.mark.parametrize("appends", [True, False])
 @pytest.mark.parametrize("at", range(1, FRAMES + 1))
 def test_the_same_events_again_are_the_same_frames(
-    writing: Publisher, monkeypatch: pytest.MonkeyPatch, at: int, appends: bool
+    writing: Publisher, monkeypatch: pytest.MonkeyPatch, at: int, appends: bool, error: type[Unavailable]
 ) -> None:
-    Silent(writing, monkeypatch, at, appends)
-    with pytest.raises(CarrierAway):
+    Silent(writing, monkeypatch, at, appends, error)
+    with pytest.raises(error):
         writing.publish(EVENTS)
     positions = writing.publish(list(EVENTS))
     found = frames_of(writing)
@@ -81,6 +90,24 @@ def test_the_same_events_again_are_the_same_frames(
     assert len(positions) == len(EVENTS) and list(positions) == sorted(set(positions))
     writing.publish(EVENTS)
     assert len(set(frames_of(writing))) == 2 * FRAMES, "a call that succeeded is over: these are new events"
+
+
+def test_what_waits_on_this_machine_is_not_sealed_again(writing: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a gateway that could not be reached, and a disk that was full then."""
+    waiting = list[bytes]()
+
+    def append(frames: Sequence[bytes]) -> None:
+        if len(waiting) == 1 and not told:
+            told.append("full")
+            raise Unavailable("the disk is full")
+        waiting.extend(frames)
+
+    told = list[str]()
+    monkeypatch.setattr(writing.log, "append", append)
+    with pytest.raises(Unavailable):
+        writing.publish_admissible(EVENTS)
+    assert writing.publish_admissible(EVENTS).queued == len(EVENTS)
+    assert let_through(waiting) == [EVENTS_PER_FRAME, EVENTS_PER_FRAME, 7] and len(waiting) == FRAMES
 
 
 def test_sealed_anew_they_would_be_doubled(writing: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:

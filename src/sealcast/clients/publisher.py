@@ -22,8 +22,7 @@ from sealcast.clients.lanes import Lane
 from sealcast.clients.lanes import partition_of as partition_of
 from sealcast.clients.unfinished import Made, Unfinished
 from sealcast.control.wallet import Held, Wallet
-from sealcast.errors import Busy, EventRejected, Misuse, Queued, SealcastError
-from sealcast.log.carriers import CarrierAway
+from sealcast.errors import Busy, EventRejected, Misuse, Queued, SealcastError, Unavailable
 from sealcast.log.closing import Closing
 from sealcast.log.lane_log import Confirmation, LaneLog
 from sealcast.model.bounded import bounded
@@ -122,7 +121,7 @@ class Publisher(Closing):
         self._queued = 0
         #: The context of the trace that is published under now; empty where nobody traces.
         self._trace = b""
-        #: The call before, if a carrier did not answer it.
+        #: The call before, if somebody did not answer in it.
         self._unfinished: Unfinished | None = None
         self._refresh()
 
@@ -170,8 +169,9 @@ class Publisher(Closing):
         Where they are in the topic's log. While a gateway cannot be reached, events wait on this machine, on disk: they
         have no place in the log yet, so there are fewer places. They are sent before any that come later (`flush`).
 
-        CarrierAway: a carrier did not answer, and may have the events all the same. Publish the same events again, with
-        this publisher: they go as the same frames, and are delivered once (`unfinished`).
+        Unavailable: a carrier, the registry or a gateway did not answer, and the events may be in the log all the same.
+        Publish the same events again, with this publisher: they go as the same frames, and are delivered once
+        (`unfinished`).
 
         `readers` is a filter over entities, by `name`: of those whose filters match, only whom it is true of can open
         these events. A protection that cannot narrow that refuses it.
@@ -354,21 +354,22 @@ class Publisher(Closing):
 
     def _append(self, batches: Sequence[CheckedBatch], readers: str = "") -> Positions:
         self._check_room()
-        self._queued = 0
         sealed_by = (self._held.token, *(lane.sealer for lane in self._lanes))
         stale_after_s = self.realm.state().topic(self.topic).parameters.stale_after_s
         before, self._unfinished = self._unfinished, None
-        if before is not None and not before.is_repeated(batches, readers, sealed_by, stale_after_s):
-            before = None
-        done, doubtful = ([*before.done], before.doubtful) if before is not None else ([], ())
-        made = chain(doubtful, self._frames(batches, readers, begin=len(done) + len(doubtful)))
+        if before is None or not before.is_repeated(batches, readers, sealed_by, stale_after_s):
+            before = Unfinished(batches, readers, sealed_by)
+        done, ended, self._queued = [*before.done], before.ended, before.queued
+        made = chain(before.doubtful, self._frames(batches, readers, begin=ended + len(before.doubtful)))
         for some in bounded(made, lambda each: sum(map(len, each[1])), BYTES_PER_APPEND):
             try:
                 done += self._appended(some)
-            except CarrierAway:
-                since = time.monotonic() if before is None else before.since
-                self._unfinished = Unfinished(batches, readers, sealed_by, done, some, since)
+            except Unavailable:  # also of the registry, which is asked after each append whether the log was moved
+                self._unfinished = Unfinished(
+                    batches, readers, sealed_by, done, ended, self._queued, some, since=before.since
+                )
                 raise
+            ended += len(some)
         self._look_afterwards()
         return Positions(self.partition, done)
 

@@ -1,9 +1,9 @@
-"""A call of `publish` that a carrier did not answer: what is known of it, so that the same call again does the rest.
+"""A call of `publish` in which somebody did not answer: what is known of it, so that the same call again does the rest.
 
-A carrier that does not answer may have the frames all the same. Whoever hears that publishes the events again. Sealed
-anew they would be other frames, and be delivered twice. So the same events, given again to the same publisher, go as
-the same frames: what was acknowledged is not sent again, and what was there all the same is dropped as a replay
-(ADR 59).
+A carrier that does not answer may have the frames all the same. So may one that did, if the registry then does not say
+whether the log is still there. Whoever hears that publishes the events again. Sealed anew they would be other frames,
+and be delivered twice. So the same events, given again to the same publisher, go as the same frames: what was
+acknowledged is not sent again, and what was there all the same is dropped as a replay (ADR 59).
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ class Unfinished(Unpicklable):
     #: What its frames were sealed by, and with which token.
     sealed_by: tuple[object, ...] = field(repr=False)
     #: Frames that were acknowledged: offset and number of events of each.
-    done: Sequence[tuple[int, int]]
+    done: Sequence[tuple[int, int]] = ()
+    #: How many frames come before the doubtful ones: those, and what waits on this machine.
+    ended: int = 0
+    #: Events that wait on this machine.
+    queued: int = 0
     #: Those that nobody knows of whether they were appended.
-    doubtful: Sequence[Made] = field(repr=False)
+    doubtful: Sequence[Made] = field(default=(), repr=False)
     since: float = field(default_factory=time.monotonic)
-
-    @property
-    def frames(self) -> int:
-        """How many frames the call has made."""
-        return len(self.done) + len(self.doubtful)
 
     def is_repeated(
         self, events: Sequence[CheckedBatch], readers: str, sealed_by: tuple[object, ...], stale_after_s: float
