@@ -103,7 +103,8 @@ def test_who_sees_everything_sees_no_event(come: Come) -> None:
     assert "delivered" in why and "price &lt; 120" in why
     for path in ("", f"topics/{TOPIC}", f"event?topic={TOPIC}&event=0/0/0&subscriber=alice", "filters", "rights"):
         page = carol.ask(f"/console/{path}").body
-        assert "paid in full" not in page and "118" not in page, path
+        # A digest may have the price's digits in it.
+        assert "paid in full" not in page and not re.search(r"\b118\b", page), path
 
 
 def test_nobody_changes_anything_over_a_gateway(come: Come, realm: Realm) -> None:
