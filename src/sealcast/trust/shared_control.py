@@ -34,8 +34,8 @@ from sealcast.log.control_topics import (
 )
 from sealcast.trust.storage import control_tables
 from sealcast.trust.storage.address import Address, Server
+from sealcast.trust.storage.beside import as_text
 from sealcast.trust.storage.control_tables import NODES, POSTS, TOPICS
-from sealcast.trust.storage.group_tables import as_text
 from sealcast.trust.storage.opening import open_server
 from sealcast.wire.limits import MAX_ENVELOPE_BYTES
 

@@ -23,7 +23,7 @@ from sealcast.log.group_statement import GroupName
 from sealcast.log.groups import KeptGroup, TopicGroups
 from sealcast.trust.storage import group_tables
 from sealcast.trust.storage.address import Address, Server
-from sealcast.trust.storage.group_tables import as_text
+from sealcast.trust.storage.beside import as_text
 from sealcast.trust.storage.opening import open_server
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Final
 from sealcast.errors import SealcastError
 from sealcast.trust.storage import window_tables
 from sealcast.trust.storage.address import Address, Server
-from sealcast.trust.storage.group_tables import as_text
+from sealcast.trust.storage.beside import as_text
 from sealcast.trust.storage.opening import open_server
 from sealcast.trust.storage.window_tables import WINDOWS
 

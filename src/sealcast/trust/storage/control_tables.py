@@ -10,19 +10,15 @@ machines pass requests on; one without them leaves that to the realm's directory
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from sealcast.trust.storage.group_tables import as_text
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
+from sealcast.trust.storage.beside import TablesBeside
 
 TOPICS: Final = "sealcast_control_topics"
 POSTS: Final = "sealcast_control_posts"
 NODES: Final = "sealcast_control_nodes"
 TABLES: Final = (TOPICS, POSTS, NODES)
 
-_THERE: Final = f"SELECT to_regclass('{TOPICS}') IS NOT NULL"
 _MAKE: Final = (
     f"CREATE TABLE {TOPICS} (id bytea PRIMARY KEY, reply boolean NOT NULL, maker text, made_us bigint NOT NULL,"
     " taken bigint NOT NULL DEFAULT 0, next bigint NOT NULL DEFAULT 0)",
@@ -31,13 +27,5 @@ _MAKE: Final = (
     f"CREATE TABLE {NODES} (name text PRIMARY KEY, topic bytea NOT NULL, certificate bytea NOT NULL)",
 )
 
-
-def are_there(connection: Connection) -> bool:
-    return bool(connection.scalar(as_text(_THERE)))
-
-
-def make(connection: Connection) -> None:
-    """Makes them, unless they are there."""
-    if not are_there(connection):
-        for statement in _MAKE:
-            connection.execute(as_text(statement))
+_TABLES: Final = TablesBeside(TOPICS, _MAKE)
+are_there, make = _TABLES.are_there, _TABLES.make

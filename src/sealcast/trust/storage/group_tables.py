@@ -6,19 +6,14 @@
 
 They are no part of the registry: nothing in them is signed by the realm's authors, rows are changed and removed, and no
 client fetches them. So they have no revision of the registry's, which earlier releases go on to read.
-
-SQLAlchemy is imported by those who use a server, who have it already.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sealcast.log.group_rows import TableNames
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, TextClause
+from sealcast.trust.storage.beside import TablesBeside
 
 #: The format of a group's rows.
 FORMAT: Final = 1
@@ -27,7 +22,6 @@ NAMES: Final = TableNames("sealcast_group_members", "sealcast_group_shares", "se
 TABLES: Final = (GROUPS, *NAMES[:3])
 
 _OF_GROUP: Final = f"of_group bigint NOT NULL REFERENCES {GROUPS} ON DELETE CASCADE"
-_THERE: Final = f"SELECT to_regclass('{GROUPS}') IS NOT NULL"
 _MAKE: Final = (
     f"CREATE TABLE {GROUPS} (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, topic bytea NOT NULL,"
     " reader text NOT NULL, name text NOT NULL, format integer NOT NULL, UNIQUE (topic, reader, name))",
@@ -39,21 +33,5 @@ _MAKE: Final = (
     " statement bytea NOT NULL, signature bytea NOT NULL, events bytea NOT NULL, PRIMARY KEY (of_group, id))",
 )
 
-
-@cache
-def as_text(statement: str) -> TextClause:
-    """A statement for SQLAlchemy, compiled once."""
-    from sqlalchemy import text
-
-    return text(statement)
-
-
-def are_there(connection: Connection) -> bool:
-    return bool(connection.scalar(as_text(_THERE)))
-
-
-def make(connection: Connection) -> None:
-    """Makes them, unless they are there."""
-    if not are_there(connection):
-        for statement in _MAKE:
-            connection.execute(as_text(statement))
+_TABLES: Final = TablesBeside(GROUPS, _MAKE)
+are_there, make = _TABLES.are_there, _TABLES.make

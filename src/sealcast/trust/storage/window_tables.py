@@ -7,25 +7,14 @@ As the tables of consumer groups (`group_tables`), it is no part of the registry
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from sealcast.trust.storage.group_tables import as_text
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
+from sealcast.trust.storage.beside import TablesBeside
 
 WINDOWS: Final = "sealcast_windows"
 TABLES: Final = (WINDOWS,)
 
-_THERE: Final = f"SELECT to_regclass('{WINDOWS}') IS NOT NULL"
 _MAKE: Final = f"CREATE TABLE {WINDOWS} (topic bytea, broker text, data bytea NOT NULL, PRIMARY KEY (topic, broker))"
 
-
-def are_there(connection: Connection) -> bool:
-    return bool(connection.scalar(as_text(_THERE)))
-
-
-def make(connection: Connection) -> None:
-    """Makes it, unless it is there."""
-    if not are_there(connection):
-        connection.execute(as_text(_MAKE))
+_TABLES: Final = TablesBeside(WINDOWS, (_MAKE,))
+are_there, make = _TABLES.are_there, _TABLES.make
