@@ -58,8 +58,8 @@ class History:
         return self._bounds
 
     def entry(self, index: int) -> Entry:
-        """A record of the ledger."""
-        return self._ledger.at(index).entry
+        """A record of the ledger, as it was committed."""
+        return self._ledger.committed(index).entry
 
     def windows(self, before: int, known: tuple[int, Windows] | None = None) -> Windows:
         """The windows after the ledger's first `before` records; worked out from those after fewer records, if some

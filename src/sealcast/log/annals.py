@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -123,18 +123,20 @@ class TaggedLog(Closing, Unpicklable, Generic[R], ABC):
     def _parse(self, record: Record) -> R:
         """What a record says; Corrupt when it is not one that the broker wrote."""
 
-    def _at(self, log: PartitionLog, index: int) -> R:
+    def _at(self, log: PartitionLog, index: int, parse: Callable[[Record], R] | None = None) -> R:
         (record,) = log.read(index, index + 1)  # to its end, so that the next in line is found at once
-        return self._parse(record)
+        return (parse or self._parse)(record)
 
     def _tag_before(self, log: PartitionLog, index: int) -> bytes:
         return self._at(log, index - 1).tag if index else GENESIS
 
-    def _chained(self, log: PartitionLog, start: int, end: int | None = None) -> Iterator[R]:
+    def _chained(
+        self, log: PartitionLog, start: int, end: int | None = None, parse: Callable[[Record], R] | None = None
+    ) -> Iterator[R]:
         """Records from `start` on, each verified to follow the one before."""
-        before = self._tag_before(log, start)
+        before = self._at(log, start - 1, parse).tag if start else GENESIS
         for record in log.read(start, end):
-            found = self._parse(record)
+            found = (parse or self._parse)(record)
             if found.previous != before:
                 raise Corrupt(f"{self._where(record)} does not follow record {record.offset - 1}")
             before = found.tag

@@ -130,12 +130,13 @@ class CarriedLog(Closing):
     # --- reading ---------------------------------------------------------------------------------
 
     def start(self) -> int:
-        return self._bounds()[0]
+        return self.bounds()[0]
 
     def end(self) -> int:
-        return self._bounds()[1]
+        return self.bounds()[1]
 
-    def _bounds(self) -> tuple[int, int]:
+    def bounds(self) -> tuple[int, int]:
+        """Start and end, by one question."""
         try:
             first, past = self._partition.bounds()
         except SealcastError:
@@ -153,11 +154,12 @@ class CarriedLog(Closing):
         return start, end
 
     def read(self, start: int, end: int | None = None, max_bytes: int | None = None) -> Iterator[Record]:
-        first, past = self._bounds()
+        first, past = self.bounds()
         self._check(start, end, max_bytes, first, past)
-        return self._read(start, past if end is None else end, max_bytes)
+        return self.read_seen(start, past if end is None else end, max_bytes)
 
-    def _read(self, start: int, stop: int, max_bytes: int | None) -> Iterator[Record]:
+    def read_seen(self, start: int, stop: int, max_bytes: int | None = None) -> Iterator[Record]:
+        """The same, for whoever has just asked for the bounds, and goes by them."""
         expected, taken = start, 0
         if start >= stop:
             return
@@ -174,10 +176,21 @@ class CarriedLog(Closing):
         if expected < stop:
             raise self._missing(expected, stop)
 
+    def heard(self, start: int) -> list[Record]:
+        """What is here already from there on, without a question (`CarrierPartition.heard`)."""
+        found = list[Record]()
+        for stored in self._partition.heard(start - self._shift):
+            number = stored.position + self._shift
+            head = RecordHead.read(stored, f"{self.shown}: record {number}")
+            if number != start + len(found):
+                break  # whoever asks for it finds out what is missing
+            found.append(Record(number, 0 if head is None else head.time_us, stored.data))
+        return found
+
     def sizes(self, start: int, end: int, max_bytes: int | None = None) -> list[int]:
-        first, past = self._bounds()
+        first, past = self.bounds()
         self._check(start, end, max_bytes, first, past)
-        known = [len(record.data) for record in self._read(start, end, SIZED_BYTES)]
+        known = [len(record.data) for record in self.read_seen(start, end, SIZED_BYTES)]
         if known and len(known) < end - start:
             known += [max(1, sum(known) // len(known))] * (end - start - len(known))
         return _within(known, max_bytes)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from typing import Final
+from weakref import WeakSet
 
 from sealcast.log.carried import CarriedLog
 from sealcast.log.carried_pieces import CarriedPieces
@@ -37,6 +38,8 @@ class CarriedJournal(Unpicklable):
         """Pieces have so many partitions, in which tasks stage them side by side. `turn` is for who runs the topic."""
         self._carrier, self._name, self._partitions = carrier, name, partitions
         self.turn = turn or Turn()
+        #: Ledgers that are read here: they are told what comes.
+        self._read = WeakSet[NumberedLog]()
 
     @property
     def shown(self) -> str:
@@ -61,10 +64,13 @@ class CarriedJournal(Unpicklable):
             self._carrier.remove(f"{self._name}.{suffix}")
 
     def log(self, which: JournalLog) -> NumberedLog:
-        return NumberedLog(self._carrier.partition(f"{self._name}.{which}", 0), lambda: self.still_here())
+        made = self.writer(which)
+        if which == "ledger":
+            self._read.add(made)
+        return made
 
     def writer(self, which: JournalLog) -> NumberedLog:
-        return self.log(which)
+        return NumberedLog(self._carrier.partition(f"{self._name}.{which}", 0), lambda: self.still_here())
 
     @cached_property
     def pieces(self) -> CarriedPieces:
@@ -79,8 +85,13 @@ class CarriedJournal(Unpicklable):
 
     @cached_property
     def _followed(self) -> NumberedLog:
-        return self.log("ledger")
+        return self.writer("ledger")
 
-    def wait(self, known: int, seconds: float) -> None:
+    def wait(self, known: int, seconds: float) -> int:
         self.still_here()
-        self._followed.wait(known, seconds)
+        self.pieces.hear()
+        came = self._followed.wait(known, seconds)
+        for log in self._read:
+            log.came(came)
+        self.pieces.hear()
+        return self._followed.known_end

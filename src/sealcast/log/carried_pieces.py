@@ -28,6 +28,7 @@ from sealcast.log.carried import PART, CarriedLog, RecordHead
 from sealcast.log.carriers import CarrierPartition
 from sealcast.log.closing import Closing
 from sealcast.log.pieces import StagedPiece, checked_name, described, verified
+from sealcast.log.port import Record
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.wire import cbor
 from sealcast.wire.limits import MAX_PIECE_BYTES
@@ -134,12 +135,13 @@ class CarriedPieces(Closing, Unpicklable):
         """Whether a drop of this position was announced before the piece was placed, or may have been."""
         if began == placed:
             return False
+        notes = (read_note(record.data, len(self._parts)) for record in self._places.read_seen(began, placed))
         try:
-            records = self._places.read(began, placed)
-        except NotFound:  # places are dropped after the parts that they lead to
-            return True
-        notes = (read_note(record.data, len(self._parts)) for record in records)
-        return any(isinstance(n, Drop) and n.partition == number and n.before > position for n in notes)
+            return any(isinstance(n, Drop) and n.partition == number and n.before > position for n in notes)
+        except Corrupt:
+            if began < self._places.start():  # places are dropped after the parts that they lead to
+                return True
+            raise
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -236,14 +238,24 @@ class CarriedPieces(Closing, Unpicklable):
             self._known = {name: known for name, known in left if known}
             return dict(self._known)
 
+    def hear(self) -> None:
+        """Learns the places that a carrier has sent here since the last call: for whoever waits for more, and so has
+        them before the ledger names their pieces. Nobody is asked, but at the first call."""
+        with self._guard:
+            if self._seen < 0:
+                self._catch_up()
+            for record in self._places.heard(self._seen):
+                self._note(record)
+                self._seen = record.offset + 1
+
     def _catch_up(self) -> int:
         """Reads the places that are new; how many."""
         with self._guard:
-            end = self._places.end()
+            start, end = self._places.bounds()
             if self._seen < 0:
                 # Whoever reads what was delivered lately finds it here, however much there was before.
-                self._from = self._seen = max(self._places.start(), end - _FIRST_LOOK)
-            first, self._seen = max(self._seen, self._places.start()), end
+                self._from = self._seen = max(start, end - _FIRST_LOOK)
+            first, self._seen = max(self._seen, start), end
             self._learn(first, end)
             return end - first
 
@@ -259,10 +271,13 @@ class CarriedPieces(Closing, Unpicklable):
 
     def _learn(self, first: int, end: int) -> None:
         if first < end:
-            for record in self._places.read(first, end):
-                found = read_note(record.data, len(self._parts))
-                if isinstance(found, Place):
-                    self._known.setdefault(found.name, []).append(KnownPlace(record.offset, record.time_us, found))
+            for record in self._places.read_seen(first, end):
+                self._note(record)
+
+    def _note(self, record: Record) -> None:
+        found = read_note(record.data, len(self._parts))
+        if isinstance(found, Place):
+            self._known.setdefault(found.name, []).append(KnownPlace(record.offset, record.time_us, found))
 
     # --- removing --------------------------------------------------------------------------------
 

@@ -99,9 +99,12 @@ class CarrierPartition(Protocol):
     def fetch(self, start: int, end: int) -> Iterator[Stored]:
         """What is at positions `start` to before `end`, ascending, as far as the carrier has it."""
 
-    def wait(self, position: int, seconds: float) -> None:
-        """Returns when readers may see something at that position or behind it, and in any case when the time is
-        over."""
+    def wait(self, position: int, seconds: float) -> list[Stored]:
+        """Returns when readers may see something at that position or behind it, and in any case when the time is over.
+        What came there, with nothing left out between; nothing where whoever waits has to look for it."""
+
+    def heard(self, position: int) -> list[Stored]:
+        """The same without waiting, from one who goes on asking as of the first call: what has come by itself."""
 
     def append(self, records: Sequence[tuple[bytes, bytes]]) -> list[int]:
         """Heads and data, in order; their positions, when they are durable."""

@@ -49,8 +49,9 @@ class Journal(Protocol):
         """A record was made under that version of the registry, with that chain if it names one: Corrupt where this is
         proven to be withheld, or another history is shown."""
 
-    def wait(self, known: int, seconds: float) -> None:
-        """Returns when the ledger may have more than `known` records, and in any case when the time is over."""
+    def wait(self, known: int, seconds: float) -> int:
+        """Returns when the ledger may have more than `known` records, and in any case when the time is over. How many
+        it has as far as that was told; no more than `known` where whoever waits has to look."""
 
 
 class Turn:
@@ -119,10 +120,11 @@ class DirectoryJournal:
     def pinned(self, version: int, chain: bytes, /) -> None:
         """The registry is as near as the ledger."""
 
-    def wait(self, known: int, seconds: float) -> None:
+    def wait(self, known: int, seconds: float) -> int:
         if (self.root / MOVED).exists():
             raise Moved(f"{self.root} has no ledger any more: the topic was moved", hint="open the topic again")
         self._notices.wait(seconds)
+        return known
 
 
 class LogPlace(NamedTuple):

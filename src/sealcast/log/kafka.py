@@ -92,7 +92,9 @@ class KafkaCarrier(Closing, Unpicklable):
         if not self.is_here():
             raise Misuse(f"{self.shown} was opened by process {self._process}; a child process opens it itself")
 
-    def consumer(self) -> KafkaConsumer:
+    def consumer(self, wait_ms: int = 1) -> KafkaConsumer:
+        """One that Kafka answers when there is something, or after so many milliseconds. Whoever reads knows how far:
+        to wait for more at the end would only hide that it is reached."""
         self.here()
         return noted(
             KafkaConsumer(
@@ -106,8 +108,7 @@ class KafkaCarrier(Closing, Unpicklable):
                     "isolation.level": "read_committed",
                     "enable.partition.eof": True,
                     "check.crcs": True,
-                    # Whoever reads knows how far: to wait for more at the end would only hide that it is reached.
-                    "fetch.wait.max.ms": 1,
+                    "fetch.wait.max.ms": wait_ms,
                     "fetch.error.backoff.ms": 50,
                     "fetch.message.max.bytes": 4 << 20,
                     "fetch.max.bytes": max(_MESSAGE_BYTES, 50 << 20),

@@ -25,6 +25,10 @@ _AT_ONCE: Final = 1_024
 _POLL_S: Final = 0.5
 #: How long one waits before others have their turn.
 _TURN_S: Final = 0.25
+#: How long Kafka keeps a question of one who waits. One who then asks for another position waits for that answer first.
+_HELD_MS: Final = 100
+#: So many positions are passed over sooner than one who waits asks for another position.
+_NEAR: Final = 256
 #: librdkafka reports what became of a record within the carrier's patience, and a little later when it is busy.
 _REPORT_S: Final = 10.0
 _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
@@ -40,6 +44,10 @@ class KafkaPartition(Closing, Unpicklable):
         self._consumer: KafkaConsumer | None = None
         #: The position that the consumer gives next; None while it gives nothing.
         self._next: int | None = None
+        #: Of those who wait: a consumer that goes on asking, and the position that it gives next.
+        self._waiting = threading.Lock()
+        self._waiter: KafkaConsumer | None = None
+        self._heard: int | None = None
         self._alone: KafkaProducer | None = None
 
     @property
@@ -76,31 +84,50 @@ class KafkaPartition(Closing, Unpicklable):
         finally:
             self._rest()
 
-    def wait(self, position: int, seconds: float) -> None:
-        # Kafka answers when there is something. Others who wait, or read, have their turn in between.
+    def wait(self, position: int, seconds: float) -> list[Stored]:
+        # Kafka answers when there is something. Others who wait have their turn in between.
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and not self._comes(position, min(left, _TURN_S)):
-            pass
+        while (left := end - time.monotonic()) > 0:
+            with self._waiting:
+                came = self._came(position, min(left, _TURN_S))
+            if came is not None:
+                return came
+        return []
 
-    def _comes(self, position: int, seconds: float) -> bool:
-        """Whether something has come; whoever asks finds out what, also if it is trouble."""
-        with self._guard:
-            reader, end = self._reader(), time.monotonic() + seconds
-            try:
-                reader.assign([self._place(position)])
-                while (left := end - time.monotonic()) > 0:
-                    for message in reader.consume(1, left):
-                        error = message.error()
-                        if error is None:
-                            return True
-                        if error.code() != KafkaError._PARTITION_EOF:
-                            time.sleep(left)  # nobody asks without pause
-                            return True
-            except KafkaException as error:
-                self._wait(error, end)
-            finally:
-                self._rest()
-        return False
+    def heard(self, position: int) -> list[Stored]:
+        with self._waiting:
+            return self._came(position, 0.0) or []
+
+    def _came(self, position: int, seconds: float) -> list[Stored] | None:
+        """What has come from a position on; None if nothing has. None of it if there is trouble: whoever looks finds
+        out what it is."""
+        end = time.monotonic() + seconds
+        if self._waiter is None:
+            self._waiter, self._heard = self._carrier.consumer(_HELD_MS), None
+        waiter = self._waiter
+        try:
+            if self._heard is None or not self._heard <= position <= self._heard + _NEAR:
+                waiter.assign([self._place(position)])
+                self._heard = position
+            while True:
+                left, came = max(0.0, end - time.monotonic()), list[Stored]()
+                for message in _waited_for(waiter, _AT_ONCE, left):
+                    error = message.error()
+                    if error is None:
+                        came.append(_stored(message))
+                        self._heard = came[-1].position + 1
+                    elif error.code() != KafkaError._PARTITION_EOF:
+                        self._heard = None
+                        time.sleep(left)  # nobody asks without pause
+                        return []
+                if fresh := [stored for stored in came if stored.position >= position]:
+                    return fresh
+                if not left:
+                    return None
+        except KafkaException as error:
+            self._heard = None
+            self._wait(error, end)
+        return None
 
     def _rest(self) -> None:
         """Has the consumer ask for nothing until it is wanted again. It would ask for what comes next all the time, and
@@ -120,7 +147,7 @@ class KafkaPartition(Closing, Unpicklable):
             self._next = None  # until it is known again: whatever is raised here
             while time.monotonic() < patience:
                 got, passed = list[Message](), position
-                for message in _waited_for(reader, min(_AT_ONCE, end - position)):
+                for message in _waited_for(reader, min(_AT_ONCE, end - position), _POLL_S):
                     error = message.error()
                     if error is None:
                         got.append(message)
@@ -282,14 +309,17 @@ class KafkaPartition(Closing, Unpicklable):
     def close(self) -> None:
         with self._guard:
             consumer, self._consumer, self._next, self._alone = self._consumer, None, None, None
-        if consumer is not None and self._carrier.is_here():
-            consumer.close()
+        with self._waiting:
+            waiter, self._waiter = self._waiter, None
+        for each in (consumer, waiter):
+            if each is not None and self._carrier.is_here():
+                each.close()
 
 
-def _waited_for(reader: KafkaConsumer, most: int) -> list[Message]:
+def _waited_for(reader: KafkaConsumer, most: int, seconds: float) -> list[Message]:
     """What has come, when something has. Asked for all at once, librdkafka waits for as many as there are positions,
     and marks of transactions are none."""
-    first = reader.consume(1, _POLL_S)
+    first = reader.consume(1, seconds)
     return [*first, *reader.consume(most, 0)] if first else []
 
 

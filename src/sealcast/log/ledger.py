@@ -79,19 +79,33 @@ class LedgerReader(TaggedLog[Committed]):
 
     def entries(self, start: int = 0, end: int | None = None) -> Iterator[Committed]:
         """Committed batches from `start` on, each verified to follow the one before."""
+        return self._entries(start, end, self._parse)
+
+    def as_committed(self, start: int, end: int) -> Iterator[Committed]:
+        """The same, and nobody asks what became of their pieces since."""
+        return self._entries(start, end, self._committed)
+
+    def _entries(self, start: int, end: int | None, parse: Callable[[Record], Committed]) -> Iterator[Committed]:
         log = self._reading()
         if log is None:
             if start:
                 raise NotFound(f"{self.shown} has no records; record {start} was asked for")
             return
-        yield from self._chained(log, start, end)
+        yield from self._chained(log, start, end, parse)
 
     def at(self, index: int) -> Committed:
         """One record, by its number."""
+        return self._found(index, self._parse)
+
+    def committed(self, index: int) -> Committed:
+        """The same as it was committed. Nobody asks what became of its pieces since."""
+        return self._found(index, self._committed)
+
+    def _found(self, index: int, parse: Callable[[Record], Committed]) -> Committed:
         log = self._reading()
         if log is None:
             raise NotFound(f"{self.shown} has no records; record {index} was asked for")
-        return self._at(log, index)
+        return self._at(log, index, parse)
 
     def tag_before(self, index: int) -> bytes:
         """The tag that a record has to follow."""
@@ -102,9 +116,15 @@ class LedgerReader(TaggedLog[Committed]):
         end = self.end()
         return self.at(end - 1) if end else None
 
+    def newest(self) -> Committed | None:
+        """The newest record as it was committed."""
+        end = self.end()
+        return self.committed(end - 1) if end else None
+
     def last_span(self) -> Entry | None:
-        last = self.last()
-        return last.entry if last is not None else None
+        """What the newest record says, as it was committed."""
+        newest = self.newest()
+        return newest.entry if newest is not None else None
 
     def index_at(self, time_us: int) -> int:
         """The first record committed at that time or later."""
@@ -128,14 +148,16 @@ class LedgerReader(TaggedLog[Committed]):
         super().close()
 
     def _parse(self, record: Record) -> Committed:
-        where, (body, tag) = self._where(record), self._unsealed(record, "ledger record")
+        committed, resealed = self._committed(record), self.reseals.of(record.offset)
+        return committed if resealed is None else _exchanged(committed, resealed, self._where(record))
+
+    def _committed(self, record: Record) -> Committed:
+        body, tag = self._unsealed(record, "ledger record")
         try:
             entry, previous = Entry.decode(body)
         except (FrameRejected, Misuse) as problem:
-            raise Corrupt(f"{where} is not a ledger record: {problem.message}") from None
-        committed = Committed(record.offset, record.time_us, previous, tag, entry)
-        resealed = self.reseals.of(record.offset)
-        return committed if resealed is None else _exchanged(committed, resealed, where)
+            raise Corrupt(f"{self._where(record)} is not a ledger record: {problem.message}") from None
+        return Committed(record.offset, record.time_us, previous, tag, entry)
 
 
 class Ledger(LedgerReader):
@@ -155,6 +177,13 @@ class Ledger(LedgerReader):
             self._log = self._writable = self._fenced
             files.make_directory(self._locks)
         self._commit_lock = files.FileLock(self._locks / "commit.lock")
+
+    def newest(self) -> Committed | None:
+        if self._fenced is None or not self._fenced.writes:
+            return super().newest()
+        # Nobody is asked where it ends: if anybody had appended since this became the writer, it would be refused.
+        end = self._fenced.known_end
+        return self.committed(end - 1) if end else None
 
     def commit(self, entry: Entry, term: str | None = None, after: Committed | None = None) -> bool:
         """Append the batch: when this returns, it is committed. False when the very same was committed before.
@@ -176,8 +205,8 @@ class Ledger(LedgerReader):
             raise self._fenced.unsettled()
 
     def _commit(self, entry: Entry, term: str | None, after: Committed | None = None) -> bool:
-        # A writer that was one before knows: if anybody had appended since, it would be refused.
-        last = self.last() if self._hold(term) or after is None else after
+        # A writer that was one before knows (`newest`).
+        last = self.newest() if self._hold(term) or after is None else after
         known = self._find(entry, last)
         if known is not None:
             return self._same(entry, known)

@@ -237,8 +237,9 @@ class Mailbox(Generic[P]):
         self.reader, self.recipient, self._owns_reader = reader, recipient, owns_reader
         self._told = told
         self._file = CursorFile(cursors, recipient.name, recipient.slot)
-        #: How many records the ledger had when it was last read to its end.
-        self.known_end = 0
+        #: How many records the ledger had when it was last read to its end, and how many it has as far as was told
+        #: since.
+        self._known_end = self._told_end = 0
         #: Of records that were come to: deliveries that were there for the recipient, and were removed before.
         self.missed: dict[int, int] = {}
         #: Of records that were come to: events that never reached the broker, some of which may have been for the
@@ -268,12 +269,24 @@ class Mailbox(Generic[P]):
         if self._owns_reader:
             self.reader.close()
 
+    def wait(self, seconds: float) -> None:
+        """Returns when there may be more than was read, and in any case when the time is over."""
+        self._told_end = self.reader.wait(self._known_end, seconds)
+
     def parts(self, at: Cursor, end: int | None = None) -> Iterator[Part[P]]:
         """`deliveries`, piece by piece."""
+        looked = False
         if end is None:
-            end = self.known_end = self.reader.end()
+            # Whoever was told of something asks for nothing else first.
+            told, self._told_end, known = self._told_end, 0, self._known_end
+            end = self._known_end = told if told > known else self.reader.end()
+            # Of what has just come, no piece was exchanged yet: if one is all the same, it is not there any more.
+            looked = at.entry >= known and told > known
         for index in range(at.entry, end):
-            committed = self.reader.record(index)
+            if not looked:
+                self.reader.look()
+                looked = True
+            committed = self.reader.seen_record(index)
             if Cursor(index) >= at and (unknown := committed.entry.counts.get(REMOVED_ABOVE, 0)):
                 self.perhaps_missed[index] = unknown
             if index not in self.missed and committed.resealed is not None and committed.resealed.removal is not None:
@@ -283,6 +296,9 @@ class Mailbox(Generic[P]):
             for number, ref in enumerate(committed.entry.pieces):
                 if (index, number) < (at.entry, at.piece) or not self.recipient.concerns(ref):
                     continue
+                if not looked:
+                    self.reader.look()
+                    looked = True
                 piece = self._piece(index, number)
                 if piece is None:
                     continue
@@ -294,11 +310,12 @@ class Mailbox(Generic[P]):
                 part = Part(index, number, committed.time_us, piece, events, handles, every, late, again)
                 if skip < len(part):
                     yield part.cut(skip, len(part))
+                    looked = False  # who knows how long that took
 
     def _piece(self, index: int, number: int) -> P | None:
         """None where whoever serves it says that nothing in it is for us, and the ledger does not say otherwise."""
         try:
-            return self.reader.piece_of(index, number)
+            return self.reader.seen_piece(index, number)
         except NotYours as error:
             if self.recipient.by_offset:
                 raise Corrupt(

@@ -68,10 +68,14 @@ class NatsPartition(Closing, Unpicklable):
         first, last = self._patiently(look)
         return min(first, last), last
 
-    def wait(self, position: int, seconds: float) -> None:
+    def wait(self, position: int, seconds: float) -> list[Stored]:
         end = time.monotonic() + seconds
         while self.bounds()[1] <= position and (left := end - time.monotonic()) > 0:
             time.sleep(min(_LOOK_S, left))
+        return []
+
+    def heard(self, position: int) -> list[Stored]:
+        return []
 
     def fetch(self, start: int, end: int) -> Iterator[Stored]:
         position = start

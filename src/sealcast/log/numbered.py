@@ -194,11 +194,34 @@ class NumberedLog(Closing):
     def end(self) -> int:
         return self._look().number + 1
 
-    def wait(self, known: int, seconds: float) -> None:
-        """Returns when there may be more than `known` records, and in any case when the time is over."""
-        tail = self._look()
-        if tail.number < known:
-            self._partition.wait(tail.position, seconds)
+    @property
+    def known_end(self) -> int:
+        """How far it goes as far as is known, without a question."""
+        return self._tail.number + 1
+
+    def wait(self, known: int, seconds: float) -> list[Stored]:
+        """Returns when there may be more than `known` records, and in any case when the time is over. What came, for
+        others who read the same (`came`)."""
+        tail = self._tail if self._tail.position >= 0 else self._look()
+        if tail.number >= known:
+            return []
+        came = self._partition.wait(tail.position, seconds)
+        self.came(came)
+        return came
+
+    def came(self, stored: Sequence[Stored]) -> None:
+        """Goes by what came, where it follows what is known. What does not is left for the next look, which says what
+        is wrong, if anything is."""
+        with self._guard:
+            for each in stored:
+                head = RecordHead.read(each, f"{self.shown}: position {each.position}")
+                if head is None or head.kind != NUMBERED or head.number != self._tail.number + 1:
+                    return
+                if 0 <= self._tail.position <= each.position:
+                    self._remember(head.number, each.position)
+                    self._keep(Record(head.number, head.time_us, each.data))
+                    # Whoever else looked further may have passed a term.
+                    self._tail = _Tail(each.position + 1, head.number, head.time_us, None)
 
     def _look(self) -> _Tail:
         """What the log ends with now. What came since the last look is read, as far back as a record takes."""

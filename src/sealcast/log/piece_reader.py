@@ -94,20 +94,31 @@ class PieceReader(Generic[P]):
         """How many records there are. Cheap: ask as often as you like."""
         return self.ledger.end()
 
-    def wait(self, known: int, seconds: float) -> None:
-        """Returns when there may be more than `known` records, and in any case when the time is over."""
-        self.journal.wait(known, seconds)
+    def wait(self, known: int, seconds: float) -> int:
+        """Returns when there may be more than `known` records, and in any case when the time is over. How many there
+        are as far as that was told (`Journal.wait`)."""
+        return self.journal.wait(known, seconds)
 
-    def record(self, index: int) -> Committed:
-        """A record of the ledger, verified to follow the one before."""
-        with self._guard:
-            if (reseals := self.ledger.reseals.count()) != self._reseals:
+    def look(self) -> None:
+        """Looks whether pieces were exchanged since the last look: what was remembered of records may be out of
+        date."""
+        with self._guard, self.ledger.reseals.at_once() as reseals:
+            if reseals != self._reseals:
                 self._records.clear()
                 self._reseals = reseals
+
+    def record(self, index: int) -> Committed:
+        """A record of the ledger, verified to follow the one before, with the pieces that it has now."""
+        self.look()
+        return self.seen_record(index)
+
+    def seen_record(self, index: int) -> Committed:
+        """The same, with the pieces that it had at the last look."""
+        with self._guard:
             known = self._records.get(index)
             if known is None:
                 before = self._records.get(index - 1)
-                with self.ledger.reseals.at_once():
+                with self.ledger.reseals.as_seen():
                     known = self.ledger.at(index)
                     tag = before.tag if before is not None else self.ledger.tag_before(index)
                 if known.previous != tag:
@@ -131,12 +142,18 @@ class PieceReader(Generic[P]):
 
     def piece_of(self, index: int, number: int) -> P:
         """A piece by its place, also when another has just taken it: then that one."""
+        self.look()
+        return self.seen_piece(index, number)
+
+    def seen_piece(self, index: int, number: int) -> P:
+        """The same, at the last look."""
         while True:
-            before = self.ledger.reseals.count()
+            before = self._reseals
             try:
-                return self.piece(self.record(index).entry.pieces[number])
+                return self.piece(self.seen_record(index).entry.pieces[number])
             except Corrupt:
-                if self.ledger.reseals.count() == before:
+                self.look()
+                if self._reseals == before:
                     raise
 
     def pieces(self, first: int, end: int) -> Iterator[P]:

@@ -100,6 +100,10 @@ class TermedLog(FencedLog, Protocol):
     def writes(self) -> bool:
         """Whether this is the writer, as far as it knows."""
 
+    @property
+    def known_end(self) -> int:
+        """How far it goes as far as is known, without a question. While this is the writer, that is its end."""
+
     def fence(self, term: bytes = b"") -> None:
         """The same; with a term, that one begins."""
 

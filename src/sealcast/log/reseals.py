@@ -116,14 +116,17 @@ class Reseals(Unpicklable):
         self._seen = 0
         self._still = 0
 
-    def count(self) -> int:
-        """How many notes there are: another number, and what was remembered of a record may be out of date."""
-        return self._annals.end()
+    @contextmanager
+    def at_once(self) -> Iterator[int]:
+        """Looks for new notes now, and not again in this block: for whoever reads several records in a row. How many
+        notes there are: another number, and what was remembered of a record may be out of date."""
+        self._catch_up()
+        with self.as_seen():
+            yield self._seen
 
     @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """Looks for new notes now, and not again in this block: for whoever reads several records in a row."""
-        self._catch_up()
+    def as_seen(self) -> Iterator[None]:
+        """Looks for no new notes in this block."""
         self._still += 1
         try:
             yield

@@ -120,7 +120,7 @@ class _Pieces:
         for node in sorted({node for message in staged for node in message.parts}):
             step = self._names[node].open()
             parts = [message.parts[node] for message in staged if node in message.parts]
-            last = step.ledger.last()
+            last = step.ledger.newest()
             number = batch if batch is not None else 0 if last is None else last.index + 1
             entry = _entry(step, query, number, parts, last)
             if step.ledger.commit(entry, self._terms.get(node), last):

@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 from sealcast.broker.columns import STAGED, ddl
 from sealcast.broker.rulings import Span as Range
 from sealcast.errors import Misuse
+from sealcast.log.ledger import Committed
 from sealcast.log.offsets import PinnedOffset, Planned, check_continuity
 from sealcast.pipeline import offsets
 from sealcast.pipeline.options import positive
@@ -86,6 +87,9 @@ class StepsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         #: Where the input ended when that was last asked, until it is reported.
         self._seen: dict[StepName, tuple[int, ...]] = {}
         self._begun: set[StepName] = set()
+        #: The newest record of ledgers as far as it is known, and those that a batch was planned for since.
+        self._newest: dict[StepName, Committed | None] = {}
+        self._planned: set[StepName] = set()
 
     def initialOffset(self) -> dict[str, Any]:
         """A new checkpoint goes on where the ledgers end: a ledger is the truth, a checkpoint Spark's note of it."""
@@ -109,6 +113,8 @@ class StepsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name in set(waiting) - self._begun:
             name.open().begin()
             self._begun.add(name)
+        if not waiting:
+            self._look_at_ledgers()
         # Before anything is pinned; and now and then while nothing comes, so that filters do not wait for events.
         if waiting or time.monotonic() >= self._turn_at:
             kind.turn(self._names)
@@ -117,6 +123,19 @@ class StepsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = {name: self._end(name.open(), begin[name], available[name], number, now) for name in waiting}
         # As it came, without any: a new version alone is no reason for a batch.
         return offsets.to_json(begin | ends) if ends else start
+
+    def _look_at_ledgers(self) -> None:
+        """While nothing waits: the next batch need not wait for that."""
+        while self._planned:
+            name = self._planned.pop()
+            self._newest[name] = name.open().ledger.newest()
+
+    def _before(self, step: OpenStep, begin: PinnedOffset) -> Committed | None:
+        """The newest record of the ledger. Where this reader's last batch ended with it and the next one begins there,
+        there is no other: Spark runs no batch of a query twice, unless it begins the query anew with another reader."""
+        known = self._newest.get(step.name)
+        self._planned.add(step.name)
+        return known if known is not None and known.entry.end == begin else step.ledger.newest()
 
     def _end(
         self, step: OpenStep, begin: PinnedOffset, available: tuple[int, ...], number: int | None, now_us: int
@@ -146,7 +165,7 @@ class StepsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if begin == stop:
                 continue
             # In the ledger already, when the driver died before Spark noted that.
-            last = step.ledger.last()
+            last = self._before(step, begin)
             if check_continuity(None if last is None else last.entry, begin, stop) is Planned.AGAIN:
                 continue
             # Looked up again, not remembered: a batch from before a restart is divided as it was, into the same pieces.
@@ -183,7 +202,7 @@ class StepsBatch(DataSourceReader):
         sized += step.beside(start, end)
         divided = divide(sized, batch_tasks(self._limits.tasks), least) if sized else []
         # Spark wants a task at least.
-        return [InputPartition(task) for task in step.tasks(divided, start, end, step.ledger.last()) or [Task(())]]
+        return [InputPartition(task) for task in step.tasks(divided, start, end, step.ledger.newest()) or [Task(())]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition.value)

@@ -201,7 +201,7 @@ class FramesStep(OpenStep):
         return [Task(spans, batch, packed(_lanes(spans, each))) for spans in divided]
 
     def warm(self) -> None:
-        self.kept_windows.after(self.ledger.last(), self.history(self.version()))
+        self.kept_windows.after(self.ledger.newest(), self.history(self.version()))
 
     def took(self, last: Committed | None, entry: Entry, taken: Sequence[bytes]) -> None:
         self.kept_windows.took(last, entry, taken, self.history(entry.version))

@@ -153,7 +153,7 @@ class Stays(Closing, Generic[P]):
         stays = self._readable()
         mailbox = self.mailbox(stays[-1].broker)
         # One of several is waited for; the others are looked at now and then.
-        mailbox.reader.wait(mailbox.known_end, seconds if len(stays) == 1 else min(seconds, SEVERAL_SECONDS))
+        mailbox.wait(seconds if len(stays) == 1 else min(seconds, SEVERAL_SECONDS))
 
     def passed(self, found: Found[P]) -> None:
         """It was handed out, or given up: what follows comes next."""

@@ -178,15 +178,16 @@ class RemoteJournal:
                 log.forget()
             raise
 
-    def wait(self, known: int, seconds: float) -> None:
+    def wait(self, known: int, seconds: float) -> int:
         ledger = self._log("ledger")
         following = self._stream(known) if seconds >= FOLLOWED_S and ledger.known_end <= known else None
         if following is None:
             ledger.wait(known, seconds)
-            return
+            return ledger.known_end
         following.wait(known, seconds)
         if following.ended and not following.was_alive:
             self._questions = _QUESTIONS
+        return ledger.known_end
 
     def _stream(self, known: int) -> Following | None:
         """The stream that is open, or a new one from `known` on; None where this gateway gives none."""

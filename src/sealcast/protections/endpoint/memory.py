@@ -105,6 +105,8 @@ class KeyMemory:
             self._waiting.clear()
 
     def plan(self, groups: Words, group_of: Indices | None = None) -> KeyPlan:
+        if isinstance(self._planner, Naive):  # it hands out nothing, so that nothing has to be settled
+            return self._planner.plan(groups, group_of)
         self._catch_up()
         self._tag = self._tag % MAX_TAG + 1
         # A tag that comes around again: whatever waits under it has waited too long.
@@ -133,10 +135,9 @@ class KeyMemory:
                 self._give_up(list(self._waiting))
                 self._seen = max(0, end - MAX_BEHIND)
             if end > self._seen:
-                with self._ledger.reseals.at_once():
-                    for committed in self._ledger.entries(self._seen, end):
-                        others += self._settle(committed.entry)
-                        self._seen = committed.index + 1
+                for committed in self._ledger.as_committed(self._seen, end):
+                    others += self._settle(committed.entry)
+                    self._seen = committed.index + 1
             self._learn(others)
         except SealcastError:
             # Whatever is wrong with the ledger, whoever commits to it will say; here, nothing more is relied on.
