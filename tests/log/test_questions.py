@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from sealcast.bench.carrier_servers import KafkaServer
+from sealcast.log.carried import NUMBERED, RecordHead
 from sealcast.log.carried_journal import CarriedJournal
-from sealcast.log.carriers import CarrierAddress, Placement, connect
+from sealcast.log.carriers import CarrierAddress, Placement, Stored, connect
 from sealcast.log.entry import Entry
 from sealcast.log.kafka_partition import KafkaPartition
 from sealcast.log.ledger import Ledger, LedgerReader
@@ -54,14 +57,16 @@ def batch(number: int) -> Entry:
     return Entry("q", number, at if number else PinnedOffset.initial(1), at, (), {})
 
 
-def test_a_commit_asks_once_where_the_ledger_ends(journal: CarriedJournal, asked: Counter[str], tmp_path: Path) -> None:
+def test_a_writer_asks_nobody_where_its_ledger_ends(
+    journal: CarriedJournal, asked: Counter[str], tmp_path: Path
+) -> None:
     ledger = Ledger(tmp_path / "ledger", KEY, journal)
     with ledger.exclusive() as term:
         ledger.commit(batch(0), term)
         for number in range(1, 4):
             asked.clear()
-            assert ledger.commit(batch(number), term, ledger.last())
-            assert +asked == {"bounds": 2, "append_alone": 1}, "where the ledger ends, and where its reseals do"
+            assert ledger.commit(batch(number), term, ledger.newest())
+            assert +asked == {"append_alone": 1}, "the writer knows where it ends"
         assert ledger.verify() == 4
 
 
@@ -78,6 +83,48 @@ def test_a_record_that_was_read_is_asked_for_no_more(journal: CarriedJournal, as
         assert +asked == {}
         log.append([b"four"])
         assert seen.end() == 4, "and what is new is seen"
+
+
+def test_whoever_waits_is_told_what_came(journal: CarriedJournal, asked: Counter[str]) -> None:
+    log = journal.writer("ledger")
+    log.fence()
+    log.append([b"one"])
+    with LedgerReader(journal) as reader:
+        seen = reader._reading()
+        assert seen is not None and seen.end() == 1
+        assert journal.wait(1, 0.3) == 1, "nothing came"
+        late = threading.Timer(0.3, log.append, [[b"two"]])
+        late.start()
+        assert journal.wait(1, 30.0) == 2
+        late.join()
+        asked.clear()
+        assert [record.data for record in seen.read(1, 2)] == [b"two"]
+        assert +asked == {}, "what came was handed on"
+        assert seen.end() == 2, "and it is what a look finds"
+
+
+def test_places_of_pieces_are_known_before_anybody_asks(journal: CarriedJournal, asked: Counter[str]) -> None:
+    staging = CarriedJournal(journal._carrier, journal._name, 1).pieces
+    journal.pieces.hear()
+    names = [staging.stage(0, first, first + 1, b"piece %d" % first).name for first in range(3)]
+    until = time.monotonic() + 30
+    while time.monotonic() < until and set(names) - set(journal.pieces._known):
+        journal.pieces.hear()
+        time.sleep(0.01)
+    asked.clear()
+    assert [journal.pieces.bytes_of(name) for name in names] == [b"piece 0", b"piece 1", b"piece 2"]
+    assert asked["bounds"] == 0, "only the pieces themselves are fetched"
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_what_does_not_follow_is_left_for_the_next_look(journal: CarriedJournal, number: int) -> None:
+    log = journal.log("ledger")
+    log.fence()
+    log.append([b"one", b"two"])
+    position = log._tail.position
+    forged = Stored(position, RecordHead(NUMBERED, 1, number).sealed(b"forged"), b"forged")
+    log.came([forged])
+    assert log.known_end == 2 and [record.data for record in log.read(0)] == [b"one", b"two"]
 
 
 def test_a_consumer_asks_for_nothing_while_nobody_reads(journal: CarriedJournal) -> None:
