@@ -113,7 +113,7 @@ def trusts_every_record(patch: pytest.MonkeyPatch) -> None:
     def record(self: PieceReader[Any], index: int) -> Any:
         return self.ledger.at(index)
 
-    patch.setattr(PieceReader, "record", record)
+    patch.setattr(PieceReader, "seen_record", record)
 
 
 @pytest.mark.parametrize(

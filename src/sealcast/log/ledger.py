@@ -205,8 +205,8 @@ class Ledger(LedgerReader):
             raise self._fenced.unsettled()
 
     def _commit(self, entry: Entry, term: str | None, after: Committed | None = None) -> bool:
-        # A writer that was one before knows (`newest`).
-        last = self.newest() if self._hold(term) or after is None else after
+        # A writer that was one before knows: if anybody had appended since, it would be refused.
+        last = super().newest() if self._hold(term) or after is None else after
         known = self._find(entry, last)
         if known is not None:
             return self._same(entry, known)
