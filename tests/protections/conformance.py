@@ -92,7 +92,9 @@ class ClientHalf:
         world.judge()
 
     def test_a_publisher_that_may_no_longer_is_refused(self, world: World) -> None:
+        world.member("nyse")  # a client that is not there yet hears of it only within its first second
         world.revoke("nyse", Right.PUBLISH)
+        world.settle()
         with pytest.raises(SealcastError, match="may not publish"):
             world.publish("nyse", 1)
 
