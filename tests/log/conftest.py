@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from sealcast.bench.carrier_servers import KafkaServer, NatsServer
+from sealcast.log import carried_pieces
+from sealcast.log.carried_pieces import CarriedPieces
 from tests.log.keepers import CarrierKeeper, EmbeddedKeeper, Keeper
 
 
@@ -32,3 +34,18 @@ def keeper(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Keeper]:
         made = CarrierKeeper(request.getfixturevalue(request.param))
     yield made
     made.close()
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> Callable[[CarriedPieces], None]:
+    """Stages every piece of a journal anew, in parts of its own on the carrier, with a place that leads there."""
+
+    def staged(pieces: CarriedPieces) -> None:
+        found = {name: pieces.bytes_of(name) for name in pieces.names()}
+        before = pieces._places.end()
+        monkeypatch.setattr(carried_pieces, "SMALL_BYTES", 0)
+        for name, data in found.items():
+            pieces._put(name, 0, data)
+        pieces._places.drop(before)
+
+    return staged

@@ -13,6 +13,7 @@ from sealcast import Realm, Subscriber
 from sealcast.bench.carrier_servers import CarrierServer, NatsServer
 from sealcast.errors import Corrupt, Locked, Misuse, Unavailable
 from sealcast.log.carried_journal import CarriedJournal
+from sealcast.log.carried_pieces import CarriedPieces
 from sealcast.log.carriers import Placement
 from sealcast.log.entry import Entry
 from sealcast.log.ledger import Ledger, LedgerReader
@@ -244,9 +245,9 @@ def _next(ledger: Ledger) -> Entry:
 
 def on_the_carrier(realm: Realm) -> bytes:
     """Every byte of sealed pieces that the carrier still gives."""
-    return b"".join(
-        stored.data for partition in journal(realm).pieces._parts for stored in partition.fetch(*partition.bounds())
-    )
+    pieces = journal(realm).pieces
+    partitions = (*pieces._parts, pieces._places._partition)
+    return b"".join(stored.data for partition in partitions for stored in partition.fetch(*partition.bounds()))
 
 
 def test_what_is_sealed_again_leaves_nothing_under_the_keys_before(carried: Realm) -> None:
@@ -442,17 +443,40 @@ def _renumbered(stored: list[tuple[bytes, bytes]], at: int, other: int) -> list[
     return stored
 
 
-def test_a_piece_that_is_withheld_is_found_out_by_its_name(delivered: Realm) -> None:
+def test_a_piece_that_is_withheld_is_found_out_by_its_name(
+    delivered: Realm, in_parts: Callable[[CarriedPieces], None]
+) -> None:
+    in_parts(journal(delivered).pieces)
     with LedgerReader(delivered.journal(TOPIC)) as ledger:
         (ref,) = ledger.at(2).entry.pieces
     (place,) = [each.place for each in journal(delivered).pieces._kept()[ref.name]]
+    assert place is not None
     deletes(delivered, "pieces", place.positions[0] + 1)
     found_out(delivered, f"{ref.name} is gone; the ledger names it")
     report = sealcast("check", "--json", "--realm", delivered.paths.root).document
     assert not report["ok"] and ref.name in str(report)
 
 
-def test_a_piece_that_was_altered_is_found_out_by_its_name(delivered: Realm) -> None:
+def test_a_small_piece_that_is_withheld_is_found_out_by_its_number(delivered: Realm) -> None:
+    with LedgerReader(delivered.journal(TOPIC)) as ledger:
+        (ref,) = ledger.at(2).entry.pieces
+    (known,) = journal(delivered).pieces._kept()[ref.name]
+    assert known.place is None
+    deletes(delivered, "places", known.number + 1)
+    found_out(delivered, f"places.*record {known.number} is missing")
+    report = sealcast("check", "--json", "--realm", delivered.paths.root).document
+    assert not report["ok"] and f"record {known.number} is missing" in str(report)
+
+
+def test_a_small_piece_that_was_altered_is_found_out(delivered: Realm) -> None:
+    tells(delivered, "places", lambda stored: _altered(stored, 2))
+    found_out(delivered, "places.*record 2 is not what was written")
+
+
+def test_a_piece_that_was_altered_is_found_out_by_its_name(
+    delivered: Realm, in_parts: Callable[[CarriedPieces], None]
+) -> None:
+    in_parts(journal(delivered).pieces)
     tells(delivered, "pieces", lambda stored: _altered(stored, 2))
     with LedgerReader(delivered.journal(TOPIC)) as ledger:
         (ref,) = ledger.at(2).entry.pieces

@@ -3,7 +3,7 @@ and a carrier that lies about them is found out by name. Brokers are run as Spar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
@@ -14,6 +14,8 @@ from sealcast import Event, Publisher, Realm, Subscriber
 from sealcast.bench.carrier_servers import CarrierServer, NatsServer
 from sealcast.errors import Corrupt, Locked, Misuse, NotFound
 from sealcast.log import layout
+from sealcast.log.carried_journal import CarriedJournal
+from sealcast.log.carried_pieces import CarriedPieces
 from sealcast.log.carriers import Placement, Stored
 from sealcast.log.embedded import Moved
 from sealcast.log.nats import NatsCarrier
@@ -357,8 +359,9 @@ def test_a_ledger_that_is_cut_off_is_found_out_by_its_readers(carried: Realm) ->
         list(reading)
 
 
-def test_a_withheld_piece_is_named(carried: Realm) -> None:
+def test_a_withheld_piece_is_named(carried: Realm, in_parts: Callable[[CarriedPieces], None]) -> None:
     home = carried.state().overlay(TOPIC).places["alice"]
+    in_parts(CarriedJournal(carrier(carried), f"{name_of(carried, home)}.hops", 1).pieces)
     loses(carried, f"{name_of(carried, home)}.hops.pieces", 1)
     with pytest.raises((Corrupt, NotFound), match="piece"), Subscriber(carried, TOPIC, "alice", from_=0) as reading:
         list(reading)

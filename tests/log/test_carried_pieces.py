@@ -12,11 +12,14 @@ from sealcast.bench.carrier_servers import CarrierServer
 from sealcast.errors import Corrupt, NotFound
 from sealcast.log import carried_pieces
 from sealcast.log.carried_journal import CarriedJournal
-from sealcast.log.carried_pieces import PART_BYTES, CarriedPieces, Drop, Place, read_note
+from sealcast.log.carried_pieces import PART_BYTES, SMALL_BYTES, CarriedPieces, Drop, Place, Small, read_note
 from sealcast.log.carriers import Carrier, CarrierAddress, Placement, connect
 from sealcast.log.journal import KeptJournal
 from sealcast.log.pieces import StagedPiece
 from sealcast.log.port import TermedLog
+
+#: Pieces that are where their places are, and others.
+SIZES = (100, SMALL_BYTES + 1)
 
 
 class Kept:
@@ -61,12 +64,12 @@ def test_it_is_a_journal(kept: Kept) -> None:
 
 def test_a_piece_of_any_size_is_read_by_another_process(kept: Kept) -> None:
     pieces, other = kept.open().pieces, kept.open().pieces
-    for size in (1, PART_BYTES, PART_BYTES + 1, 3 * PART_BYTES):
+    for size in (1, SMALL_BYTES, SMALL_BYTES + 1, PART_BYTES, PART_BYTES + 1, 3 * PART_BYTES):
         data = secrets.token_bytes(size)
         made = pieces.stage(1, size, size + 1, data)
         assert (made.size, other.read(made.name, made.digest)) == (size, data)
         assert other.has(made.name)
-    assert len(other.names()) == 4
+    assert len(other.names()) == 6
     with pytest.raises(NotFound):
         other.bytes_of("0000-0000000000000-0000000000001-0123456789abcdef.piece")
 
@@ -78,11 +81,13 @@ def test_a_piece_that_is_staged_twice_is_one(kept: Kept) -> None:
     assert kept.open().pieces.names() == [made.name]
 
 
-def test_what_is_removed_is_gone_from_the_carrier_and_the_rest_stays(kept: Kept) -> None:
+@pytest.mark.parametrize("others_size", SIZES)
+@pytest.mark.parametrize("size", SIZES)
+def test_what_is_removed_is_gone_from_the_carrier_and_the_rest_stays(kept: Kept, size: int, others_size: int) -> None:
     journal = kept.open()
     pieces = journal.pieces
-    made = staged(pieces, 10)
-    others = staged(pieces, 3, partition=1)
+    made = staged(pieces, 10, size)
+    others = staged(pieces, 3, others_size, partition=1)
     gone = [made[2], made[5]]
     secret = [pieces.read(each.name, each.digest) for each in gone]
     pieces.remove(each.name for each in gone)
@@ -93,16 +98,39 @@ def test_what_is_removed_is_gone_from_the_carrier_and_the_rest_stays(kept: Kept)
                 with pytest.raises(NotFound):
                     reader.read(each.name, each.digest)
             else:
-                assert len(reader.read(each.name, each.digest)) == 100
+                assert len(reader.read(each.name, each.digest)) == size
+        assert all(len(reader.read(each.name, each.digest)) == others_size for each in others)
     left = [
         stored.data
-        for number in range(2)
-        for partition in [journal._carrier.partition(f"{kept.name}.pieces", number)]
+        for name, number in (("pieces", 0), ("pieces", 1), ("places", 0))
+        for partition in [journal._carrier.partition(f"{kept.name}.{name}", number)]
         for stored in partition.fetch(*partition.bounds())
     ]
-    assert len(left) >= 11 and not set(secret).intersection(left)
+    assert len(left) >= 11 and not any(each in data for each in secret for data in left)
     pieces.remove(each.name for each in made)
-    assert set(kept.open().pieces.names()) == {each.name for each in others}
+    for reader in (pieces, kept.open().pieces):
+        assert set(reader.names()) == {each.name for each in others}
+        assert all(len(reader.read(each.name, each.digest)) == others_size for each in others)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_whoever_lists_pieces_does_not_hold_them(on_nats: Kept, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carried_pieces, "_KEPT_SMALL", 5)
+    made = staged(on_nats.open().pieces, 20, size)
+    reader = on_nats.open().pieces
+    assert len(reader.names()) == 20 and len(reader._small) <= 5
+    assert all(len(reader.read(each.name, each.digest)) == size for each in made)
+
+
+def test_a_small_piece_that_was_exchanged_is_found_out_by_name(on_nats: Kept) -> None:
+    journal = on_nats.open()
+    made = journal.pieces.stage(0, 0, 1, b"what was staged")
+    (again,) = journal.pieces._places.append([Small(made.name, b"something else!").encode()])
+    reader = on_nats.open().pieces
+    assert reader.read(made.name, made.digest) == b"what was staged", "a copy that is not the piece is passed over"
+    journal.pieces._places.drop(again)  # the carrier drops the true one
+    with pytest.raises(Corrupt, match=f"{made.name} is not the piece that was committed"):
+        on_nats.open().pieces.read(made.name, made.digest)
 
 
 def test_a_place_is_found_however_many_came_after_it(on_nats: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,17 +151,17 @@ def _stage_while_others_drop(kept: Kept) -> tuple[StagedPiece, CarriedPieces]:
 
     def late(records: list[bytes]) -> list[int]:
         slow._places.append = append  # type: ignore[method-assign]
-        victim = other.stage(0, 7, 8, b"to be removed")
+        victim = other.stage(0, 7, 8, b"to be removed" * SMALL_BYTES)
         other.remove([victim.name])
         return append(records)
 
     slow._places.append = late  # type: ignore[assignment,method-assign]
-    return slow.stage(0, 0, 1, b"staged meanwhile"), kept.open().pieces
+    return slow.stage(0, 0, 1, b"staged meanwhile" * SMALL_BYTES), kept.open().pieces
 
 
 def test_a_piece_that_is_staged_while_others_are_removed_is_not_lost(on_nats: Kept) -> None:
     made, reader = _stage_while_others_drop(on_nats)
-    assert reader.read(made.name, made.digest) == b"staged meanwhile"
+    assert reader.read(made.name, made.digest) == b"staged meanwhile" * SMALL_BYTES
 
 
 def test_it_would_be_lost_if_whoever_stages_did_not_look(on_nats: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,12 +171,14 @@ def test_it_would_be_lost_if_whoever_stages_did_not_look(on_nats: Kept, monkeypa
         reader.read(made.name, made.digest)
 
 
-def test_many_stage_and_remove_side_by_side(on_nats: Kept) -> None:
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("removed", SIZES)
+def test_many_stage_and_remove_side_by_side(on_nats: Kept, size: int, removed: int) -> None:
     kept, lost = dict[str, StagedPiece](), list[str]()
 
     def stage(partition: int) -> None:
         pieces = on_nats.open().pieces
-        for each in staged(pieces, 20, 50, partition):
+        for each in staged(pieces, 20, size, partition):
             kept[each.name] = each
 
     threads = [threading.Thread(target=stage, args=(n,)) for n in range(3)]
@@ -156,7 +186,7 @@ def test_many_stage_and_remove_side_by_side(on_nats: Kept) -> None:
         thread.start()
     remover = on_nats.open().pieces
     while any(thread.is_alive() for thread in threads):
-        remover.remove([remover.stage(9, 0, 1, secrets.token_bytes(20)).name])
+        remover.remove([remover.stage(9, 0, 1, secrets.token_bytes(removed)).name])
     for thread in threads:
         thread.join()
     reader = on_nats.open().pieces
@@ -170,11 +200,12 @@ def test_many_stage_and_remove_side_by_side(on_nats: Kept) -> None:
 
 def test_bytes_that_were_exchanged_are_found_out_by_name(on_nats: Kept) -> None:
     journal = on_nats.open()
-    made = journal.pieces.stage(0, 0, 1, b"what was staged")
-    head = journal.pieces._parts[0].append([(b"", b"something else!")])
-    journal.pieces._places.append([Place(made.name, 0, tuple(head), 15).encode()])
+    data = b"what was staged" * SMALL_BYTES
+    made = journal.pieces.stage(0, 0, 1, data)
+    head = journal.pieces._parts[0].append([(b"", b"something else!" * SMALL_BYTES)])
+    journal.pieces._places.append([Place(made.name, 0, tuple(head), len(data)).encode()])
     reader = on_nats.open().pieces
-    assert reader.read(made.name, made.digest) == b"what was staged", "a copy that is not the piece is passed over"
+    assert reader.read(made.name, made.digest) == data, "a copy that is not the piece is passed over"
     reader._parts[0].drop(head[0])  # the carrier drops the true one
     with pytest.raises(Corrupt, match=f"{made.name} is not the piece that was committed"):
         on_nats.open().pieces.read(made.name, made.digest)
@@ -185,6 +216,7 @@ def test_bytes_that_were_exchanged_are_found_out_by_name(on_nats: Kept) -> None:
     [
         *(b"", b"\xff", b"\x80", Drop(7, 0).encode(), Place("n", 5, (0,), 1).encode()),
         *(Place("n", 0, where, size).encode() for where, size in (((), 1), ((-1,), 1), ((0,), 1 << 40))),
+        *(Small("n", bytes(size)).encode() for size in (0, SMALL_BYTES + 1)),
     ],
 )
 def test_rubbish_among_the_places_is_passed_over(data: bytes) -> None:
@@ -192,5 +224,5 @@ def test_rubbish_among_the_places_is_passed_over(data: bytes) -> None:
 
 
 def test_a_note_reads_as_it_was_written() -> None:
-    for note in (Place("n", 1, (3, 4), 9), Drop(0, 12)):
+    for note in (Place("n", 1, (3, 4), 9), Small("n", b"piece"), Drop(0, 12)):
         assert read_note(note.encode(), 2) == note

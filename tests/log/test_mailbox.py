@@ -68,6 +68,40 @@ def test_without_slot_bits_the_pieces_are_asked(tmp_path: Path) -> None:
     assert positions(slot_mailbox(tmp_path, 7, "cyd")) == []
 
 
+# --- whoever was told ---------------------------------------------------------------------------
+
+
+def test_whoever_read_all_and_was_told_of_more_looks_at_nothing_else(
+    topic: TopicMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mailbox = slot_mailbox(topic.root, 3, "ada")
+    reader, looks, at = mailbox.reader, list[str](), Cursor()
+    monkeypatch.setattr(reader, "wait", lambda known, seconds: reader.ledger.end())
+    for name in ("look", "end"):
+        asked = getattr(reader, name)
+        monkeypatch.setattr(reader, name, lambda name=name, asked=asked: (looks.append(name), asked())[1])
+    for part in mailbox.parts(at):
+        at = part.after(len(part))
+    topic.batch([6, 4], {Position(0, 5, 0): [3], Position(0, 5, 1): [3]})
+    mailbox.wait(1.0)
+    looks.clear()
+    found = mailbox.parts(at)
+    (part,) = [next(found)]
+    assert (looks, [str(each.position) for each in part.deliveries()]) == ([], ["0/5/0", "0/5/1"])
+    assert not list(found)
+    topic.batch([7, 4], {Position(0, 6, 0): [3]})
+    mailbox.wait(1.0)
+    assert positions(mailbox, part.after(1)) == ["0/5/1", "0/6/0"], "who has not read all of it reads on where it was"
+    topic.batch([8, 4], {Position(0, 7, 0): [3]})
+    mailbox.wait(1.0)
+    stopped = mailbox.parts(part.after(2))
+    next(stopped)
+    topic.batch([9, 4], {Position(0, 8, 0): [3]})
+    mailbox.wait(1.0)
+    left = ["0/6/0", "0/7/0", "0/8/0"]
+    assert positions(mailbox, part.after(2)) == left, "and so does who stopped in between"
+
+
 # --- acknowledging -------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ import pytest
 from sealcast.bench.carrier_servers import KafkaServer
 from sealcast.log.carried import NUMBERED, RecordHead
 from sealcast.log.carried_journal import CarriedJournal
+from sealcast.log.carried_pieces import SMALL_BYTES
 from sealcast.log.carriers import CarrierAddress, Placement, Stored, connect
 from sealcast.log.entry import Entry
 from sealcast.log.kafka_partition import KafkaPartition
@@ -106,13 +107,16 @@ def test_whoever_waits_is_told_what_came(journal: CarriedJournal, asked: Counter
 def test_places_of_pieces_are_known_before_anybody_asks(journal: CarriedJournal, asked: Counter[str]) -> None:
     staging = CarriedJournal(journal._carrier, journal._name, 1).pieces
     journal.pieces.hear()
-    names = [staging.stage(0, first, first + 1, b"piece %d" % first).name for first in range(3)]
+    made = [b"piece %d" % first * (SMALL_BYTES if first else 1) for first in range(3)]
+    names = [staging.stage(0, first, first + 1, data).name for first, data in enumerate(made)]
     until = time.monotonic() + 30
     while time.monotonic() < until and set(names) - set(journal.pieces._known):
         journal.pieces.hear()
         time.sleep(0.01)
     asked.clear()
-    assert [journal.pieces.bytes_of(name) for name in names] == [b"piece 0", b"piece 1", b"piece 2"]
+    assert journal.pieces.bytes_of(names[0]) == made[0]
+    assert +asked == {}, "a small piece has come with its place"
+    assert [journal.pieces.bytes_of(name) for name in names] == made
     assert asked["bounds"] == 0, "only the pieces themselves are fetched"
 
 

@@ -32,9 +32,9 @@ class HeldFrames:
         self._held: dict[int, list[Record]] = {}
 
     def first(self, partition: int, first: int, end: int) -> Iterator[Record]:
-        """Frames of a partition, for the first time: one span of each."""
+        """Frames of a partition that are there, for the first time: one span of each."""
         held = self._held[partition] = []
-        for record in self._log.partition(partition).read(first, end):
+        for record in self._log.partition(partition).read_seen(first, end):
             if self._left >= len(record.data):
                 held.append(record)
                 self._left -= len(record.data)

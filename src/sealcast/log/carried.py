@@ -159,7 +159,14 @@ class CarriedLog(Closing):
         return self.read_seen(start, past if end is None else end, max_bytes)
 
     def read_seen(self, start: int, stop: int, max_bytes: int | None = None) -> Iterator[Record]:
-        """The same, for whoever has just asked for the bounds, and goes by them."""
+        try:
+            yield from self._read(start, stop, max_bytes)
+        except Corrupt:
+            if start < (first := self.bounds()[0]):
+                raise gone(self.shown, start, first) from None
+            raise
+
+    def _read(self, start: int, stop: int, max_bytes: int | None) -> Iterator[Record]:
         expected, taken = start, 0
         if start >= stop:
             return

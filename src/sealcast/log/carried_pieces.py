@@ -1,25 +1,32 @@
 """Sealed pieces on a carrier: staged by tasks, named by the ledger, immutable (`pieces.PieceStore`).
 
     NAME.pieces    parts of pieces, as large as every carrier takes; many append, as tasks do
-    NAME.places    which parts, at which positions, a piece is; and how far parts are about to be dropped
+    NAME.places    which parts, at which positions, a piece is; small pieces themselves; and how far parts are about
+                   to be dropped
 
     place = CBOR ["at", name, partition of NAME.pieces, positions, size]
+    small = CBOR ["in", name, the piece]
     drop  = CBOR ["drop", partition of NAME.pieces, before which position]
 
 Nothing here is believed. A piece is found by its name, and whoever reads it holds it to the digest that the ledger's
 record names. A task that is run again stages the piece again: then there are two copies, and either will do.
 
+**A small piece is where its place would be** (ADR 74). A single event, or a few, take one append instead of two, and
+whoever waits has them before the ledger names them.
+
 **A carrier drops the oldest only.** To remove a piece, those that stay and lie before it are staged again at the end,
 and everything before is dropped. Retention removes the oldest pieces, so that little is copied. Meanwhile tasks stage
 on, and a part that nobody placed yet must not be dropped unnoticed. So the drop is announced among the places first:
 whoever places a piece after that, with a part before it, sees the announcement and stages the piece again; and what was
-placed before that is seen by the one who drops.
+placed before that is seen by the one who drops. A small piece is placed when it is there: whoever drops places has seen
+it, and places it again.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -36,6 +43,10 @@ from sealcast.wire.limits import MAX_PIECE_BYTES
 #: What Kafka and NATS take as one record, as they come, is 1 MiB.
 PART_BYTES: Final = 768 << 10
 MAX_PARTS: Final = -(-MAX_PIECE_BYTES // PART_BYTES)
+#: Whoever waits gets all pieces up to this size, whether they concern it or not.
+SMALL_BYTES: Final = 4 << 10
+#: Small pieces that came and are kept for whoever is about to ask for them.
+_KEPT_SMALL: Final = 256
 #: A piece that no record names is left alone for so long: whoever staged it may be about to name it, elsewhere.
 GRACE_US: Final = 3_600_000_000
 #: How often a piece is staged again because others drop what is before it.
@@ -58,6 +69,16 @@ class Place(NamedTuple):
         return cbor.encode(["at", self.name, self.partition, list(self.positions), self.size])
 
 
+class Small(NamedTuple):
+    """A piece that is here and nowhere else."""
+
+    name: str
+    data: bytes
+
+    def encode(self) -> bytes:
+        return cbor.encode(["in", self.name, self.data])
+
+
 class Drop(NamedTuple):
     """Parts before that position are about to be dropped."""
 
@@ -68,7 +89,7 @@ class Drop(NamedTuple):
         return cbor.encode(["drop", self.partition, self.before])
 
 
-def read_note(data: bytes, partitions: int) -> Place | Drop | None:
+def read_note(data: bytes, partitions: int) -> Place | Small | Drop | None:
     """What a record among the places says; None if it is none that we write: it is of no use to anybody."""
     try:
         found = cbor.decode(data, max_bytes=_MAX_PLACE_BYTES, max_items=MAX_PARTS + 16)
@@ -82,17 +103,20 @@ def read_note(data: bytes, partitions: int) -> Place | Drop | None:
             and 0 < size <= MAX_PIECE_BYTES
         ):
             return Place(name, partition, tuple(positions), size)
+        case ["in", str(name), bytes(piece)] if 0 < len(piece) <= SMALL_BYTES:
+            return Small(name, piece)
         case ["drop", int(partition), int(before)] if 0 <= partition < partitions and before >= 0:
             return Drop(partition, before)
     return None
 
 
 class KnownPlace(NamedTuple):
-    """A place, its number among the places, and when it was written."""
+    """A place, its number among the places, and when it was written. None is that of a small piece: the record with
+    this number is the piece."""
 
     number: int
     time_us: int
-    place: Place
+    place: Place | None
 
 
 class CarriedPieces(Closing, Unpicklable):
@@ -105,6 +129,8 @@ class CarriedPieces(Closing, Unpicklable):
         #: All places from number `_from` to before `_seen`, by name of the piece.
         self._known: dict[str, list[KnownPlace]] = {}
         self._from = self._seen = -1
+        #: Small pieces that came lately, by the numbers of their records.
+        self._small: OrderedDict[int, bytes] = OrderedDict()
         #: What this placed last: whatever is announced from then on has a higher number.
         self._last_placed: int | None = None
 
@@ -116,6 +142,9 @@ class CarriedPieces(Closing, Unpicklable):
         return staged
 
     def _put(self, name: str, number: int, data: bytes) -> None:
+        if len(data) <= SMALL_BYTES:
+            (self._last_placed,) = self._places.append([Small(name, data).encode()])
+            return
         for _ in range(_TRIES):
             began, now = self._placed_before(), time.time_ns() // 1000
             made = [data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES)]
@@ -138,10 +167,8 @@ class CarriedPieces(Closing, Unpicklable):
         notes = (read_note(record.data, len(self._parts)) for record in self._places.read_seen(began, placed))
         try:
             return any(isinstance(n, Drop) and n.partition == number and n.before > position for n in notes)
-        except Corrupt:
-            if began < self._places.start():  # places are dropped after the parts that they lead to
-                return True
-            raise
+        except NotFound:
+            return True  # places are dropped after the parts that they lead to
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -150,8 +177,8 @@ class CarriedPieces(Closing, Unpicklable):
 
     def bytes_of(self, name: str) -> bytes:
         found: bytes | None = None
-        for place in self._copies(checked_name(name)):
-            data = self._fetch(place)
+        for known in self._copies(checked_name(name)):
+            data = self._fetch(known)
             if data is not None and described_by(name, data):
                 return data
             found = data if found is None else found
@@ -159,7 +186,7 @@ class CarriedPieces(Closing, Unpicklable):
             raise NotFound(f"{self.shown} has no piece {name}")
         return found  # not what was staged, as whoever reads it finds out and says
 
-    def _copies(self, name: str) -> Iterator[Place]:
+    def _copies(self, name: str) -> Iterator[KnownPlace]:
         """Copies of a piece, as far as they are known, then those that are found by looking further."""
         given = set[int]()
         for _ in self._looks():
@@ -168,7 +195,7 @@ class CarriedPieces(Closing, Unpicklable):
             for each in known:
                 if each.number not in given:
                     given.add(each.number)
-                    yield each.place
+                    yield each
 
     def _looks(self) -> Iterator[None]:
         """Once for what is known, then after each look: at what is new, and further and further back."""
@@ -180,8 +207,22 @@ class CarriedPieces(Closing, Unpicklable):
             yield
             size *= _MORE
 
-    def _fetch(self, place: Place) -> bytes | None:
+    def _fetch(self, known: KnownPlace) -> bytes | None:
         """The bytes at a place; None if they are not all there."""
+        return self._fetch_small(known.number) if known.place is None else self._fetch_parts(known.place)
+
+    def _fetch_small(self, number: int) -> bytes | None:
+        with self._guard:
+            if (kept := self._small.get(number)) is not None:
+                return kept
+        try:
+            (record,) = self._places.read_seen(number, number + 1)
+        except (Corrupt, NotFound):
+            return None
+        note = read_note(record.data, len(self._parts))
+        return note.data if isinstance(note, Small) else None
+
+    def _fetch_parts(self, place: Place) -> bytes | None:
         partition, wanted = self._parts[place.partition], set(place.positions)
         got = dict[int, bytes]()
         try:  # what was dropped is not there
@@ -202,6 +243,7 @@ class CarriedPieces(Closing, Unpicklable):
             (each.place.partition, position)
             for known in self._kept().values()
             for each in known
+            if each.place is not None
             for position in each.place.positions
         }
         for number, partition in enumerate(self._parts):
@@ -211,7 +253,7 @@ class CarriedPieces(Closing, Unpicklable):
                     yield stored.data
 
     def has(self, name: str) -> bool:
-        return any(self._is_kept(place) for place in self._copies(checked_name(name)))
+        return any(self._is_kept(known) for known in self._copies(checked_name(name)))
 
     def names(self) -> list[str]:
         return sorted(self._kept())
@@ -221,20 +263,24 @@ class CarriedPieces(Closing, Unpicklable):
         until = min(time_us, time.time_ns() // 1000 - GRACE_US)
         return sorted(name for name, known in self._kept().items() if known[-1].time_us < until)
 
-    def _is_kept(self, place: Place, first: int | None = None) -> bool:
-        kept = self._parts[place.partition].bounds()[0] if first is None else first
-        return min(place.positions) >= kept
+    def _is_kept(self, known: KnownPlace) -> bool:
+        if known.place is None:
+            return known.number >= self._places.start()
+        return min(known.place.positions) >= self._parts[known.place.partition].bounds()[0]
 
     def _kept(self) -> dict[str, list[KnownPlace]]:
         """All pieces that are there, each with its copies, the newest last. Others are forgotten."""
         for _ in self._looks():
             pass
-        firsts = [partition.bounds()[0] for partition in self._parts]
+        firsts, start = [partition.bounds()[0] for partition in self._parts], self._places.start()
+
+        def is_kept(each: KnownPlace) -> bool:
+            if each.place is None:
+                return each.number >= start
+            return min(each.place.positions) >= firsts[each.place.partition]
+
         with self._guard:
-            left = (
-                (name, sorted(each for each in known if self._is_kept(each.place, firsts[each.place.partition])))
-                for name, known in self._known.items()
-            )
+            left = ((name, sorted(filter(is_kept, known))) for name, known in self._known.items())
             self._known = {name: known for name, known in left if known}
             return dict(self._known)
 
@@ -276,8 +322,14 @@ class CarriedPieces(Closing, Unpicklable):
 
     def _note(self, record: Record) -> None:
         found = read_note(record.data, len(self._parts))
-        if isinstance(found, Place):
-            self._known.setdefault(found.name, []).append(KnownPlace(record.offset, record.time_us, found))
+        if isinstance(found, Drop | None):
+            return
+        place = found if isinstance(found, Place) else None
+        self._known.setdefault(found.name, []).append(KnownPlace(record.offset, record.time_us, place))
+        if isinstance(found, Small):
+            self._small[record.offset] = found.data
+            while len(self._small) > _KEPT_SMALL:
+                self._small.popitem(last=False)
 
     # --- removing --------------------------------------------------------------------------------
 
@@ -285,32 +337,45 @@ class CarriedPieces(Closing, Unpicklable):
         gone = set(names)
         kept = self._kept()
         for number in range(len(self._parts)):
-            victims = [each.place for name in gone for each in kept.get(name, ()) if each.place.partition == number]
+            places = (each.place for name in gone for each in kept.get(name, ()) if each.place is not None)
+            victims = [max(place.positions) for place in places if place.partition == number]
             if victims:
-                self._drop(number, 1 + max(max(place.positions) for place in victims), gone)
+                self._drop(number, 1 + max(victims), gone)
         if gone:
-            self._forget_places()
+            self._drop_places(gone)
 
     def _drop(self, number: int, before: int, gone: set[str]) -> None:
         """Drops parts of one partition before a position; pieces that stay are staged again."""
         self._places.append([Drop(number, before).encode()])
         for name, known in self._kept().items():
-            where = [each.place for each in known]
-            if name not in gone and all(p.partition == number and min(p.positions) < before for p in where):
-                data = next((d for d in map(self._fetch, reversed(where)) if d is not None), None)
-                if data is None:
-                    raise Corrupt(
-                        f"{self.shown}: piece {name} cannot be read: nothing was removed",
-                        hint="the carrier lost it: bring back the replica that has it",
-                    )
-                self._put(name, number, data)
+            where = [each.place for each in known if each.place is not None]
+            dropped = [place.partition == number and min(place.positions) < before for place in where]
+            if name not in gone and len(where) == len(known) and all(dropped):
+                self._put(name, number, self._must_fetch(name, known))
         self._parts[number].drop(before)
 
-    def _forget_places(self) -> None:
-        """Drops places from before the first that leads anywhere."""
-        kept = self._kept()
-        first = min((each.number for known in kept.values() for each in known), default=self._seen)
-        self._places.drop(first)
+    def _drop_places(self, gone: set[str]) -> None:
+        """Drops places up to the last small piece that goes, and from before the first that leads anywhere. Those that
+        stay and lie before that are placed again."""
+        before = 1 + max((each.number for name in gone for each in self._kept().get(name, ())), default=-1)
+        for name, known in self._kept().items():
+            if name not in gone and known[-1].number < before:
+                newest = known[-1].place
+                again = Small(name, self._must_fetch(name, known)) if newest is None else newest
+                self._places.append([again.encode()])
+        stay = (each.number for name, known in self._kept().items() if name not in gone for each in known)
+        self._places.drop(max(before, min(stay, default=self._seen)))
+        with self._guard:
+            self._small.clear()
+
+    def _must_fetch(self, name: str, known: Sequence[KnownPlace]) -> bytes:
+        data = next((found for found in map(self._fetch, reversed(known)) if found is not None), None)
+        if data is None:
+            raise Corrupt(
+                f"{self.shown}: piece {name} cannot be read: nothing was removed",
+                hint="the carrier lost it: bring back the replica that has it",
+            )
+        return data
 
     def close(self) -> None:
         self._places.close()

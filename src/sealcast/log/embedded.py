@@ -220,6 +220,10 @@ class EmbeddedLog(Closing):
     def read(self, start: int, end: int | None = None, max_bytes: int | None = None) -> Iterator[Record]:
         return self._reading().read(start, end, max_bytes)
 
+    def read_seen(self, start: int, stop: int, max_bytes: int | None = None) -> Iterator[Record]:
+        """`port.SharedLog`: here, nothing is saved."""
+        return self.read(start, stop, max_bytes)
+
     def sizes(self, start: int, end: int, max_bytes: int | None = None) -> list[int]:
         """How many bytes the records have that `read` would give, without reading them: for who plans the reading."""
         return self._reading().sizes(start, end, max_bytes)

@@ -240,6 +240,8 @@ class Mailbox(Generic[P]):
         #: How many records the ledger had when it was last read to its end, and how many it has as far as was told
         #: since.
         self._known_end = self._told_end = 0
+        #: A place with nothing between it and that end; None where it was not read that far.
+        self._read_through: Cursor | None = None
         #: Of records that were come to: deliveries that were there for the recipient, and were removed before.
         self.missed: dict[int, int] = {}
         #: Of records that were come to: events that never reached the broker, some of which may have been for the
@@ -275,11 +277,14 @@ class Mailbox(Generic[P]):
 
     def parts(self, at: Cursor, end: int | None = None) -> Iterator[Part[P]]:
         """`deliveries`, piece by piece."""
-        looked = False
+        looked, to_its_end, last = False, end is None, at
         if end is None:
             # Whoever was told of something asks for nothing else first.
             told, self._told_end, known = self._told_end, 0, self._known_end
             end = self._known_end = told if told > known else self.reader.end()
+            through, self._read_through = self._read_through, None
+            if told > known and through is not None and at >= through:
+                at = max(at, Cursor(known))
             # Of what has just come, no piece was exchanged yet: if one is all the same, it is not there any more.
             looked = at.entry >= known and told > known
         for index in range(at.entry, end):
@@ -309,8 +314,11 @@ class Mailbox(Generic[P]):
                 again = committed.resealed is not None and committed.resealed.removal is not None
                 part = Part(index, number, committed.time_us, piece, events, handles, every, late, again)
                 if skip < len(part):
+                    last = part.after(len(part))
                     yield part.cut(skip, len(part))
                     looked = False  # who knows how long that took
+        if to_its_end and end == self._known_end:
+            self._read_through = last
 
     def _piece(self, index: int, number: int) -> P | None:
         """None where whoever serves it says that nothing in it is for us, and the ledger does not say otherwise."""

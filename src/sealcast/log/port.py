@@ -74,6 +74,9 @@ class SharedLog(PartitionLog, Protocol):
     def shown(self) -> str:
         """As messages call it."""
 
+    def read_seen(self, start: int, stop: int, max_bytes: int | None = None) -> Iterator[Record]:
+        """`read`, for whoever knows that they are there: nobody is asked first where the log begins and ends."""
+
     def sizes(self, start: int, end: int, max_bytes: int | None = None) -> list[int]:
         """About how many bytes each of the records has that `read` would give, for who plans the reading."""
 
