@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -11,13 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
+from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.types import StructType
 
 from sealcast.clients.publisher import Publisher
 from sealcast.errors import DiskFull, Misuse
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.model import Event, Schema
-from sealcast.pipeline import run
-from sealcast.pipeline.outbox import Outbox, StagedFrames
+from sealcast.pipeline import outbox, run
+from sealcast.pipeline.options import switch
+from sealcast.pipeline.outbox import Outbox, StagedFrames, hand_over, has_mark, leave_mark, remove_mark
 from sealcast.pipeline.public import SealcastSource, columns_of
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Right
@@ -124,6 +128,52 @@ def test_a_stream_from_topic_to_topic(spark: SparkSession, realm: Realm, tmp_pat
     assert not list(realm.paths.topic("copy").root.glob("outbox/*.frames"))
 
 
+class FromElsewhere(SealcastSource):
+    """As if no worker shared a disk with the driver: its mark is nowhere."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "sealcast-from-elsewhere"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return _unmarked(super().writer(schema, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        return _unmarked(super().streamWriter(schema, overwrite))
+
+
+def _unmarked(writer: Any) -> Any:
+    vars(writer)["_mark"] = "nobody-left.mark"
+    return writer
+
+
+def test_workers_without_the_drivers_disk_hand_over_what_they_sealed(
+    spark: SparkSession, realm: Realm, tmp_path: Path
+) -> None:
+    spark.dataSource.register(FromElsewhere)
+    frame = spark.createDataFrame(rows(10, 11, 12, 13), DDL).repartition(3)
+    frame.write.format(FromElsewhere.name()).options(**options(realm, "nyse")).mode("append").save()
+    with pytest.raises(PySparkException, match="off the grid"):
+        off = spark.createDataFrame([(Decimal("1.001"),)], "price decimal(10,3)")
+        off.write.format(FromElsewhere.name()).options(**options(realm, "nyse")).mode("append").save()
+    frame.write.parquet(str(tmp_path / "rows"))
+
+    def stream() -> None:
+        source = spark.readStream.schema(frame.schema).parquet(str(tmp_path / "rows"))
+        sink = source.writeStream.format(FromElsewhere.name()).options(**options(realm, "nyse"))
+        sink = sink.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+        sink.start().awaitTermination()
+
+    stream()
+    for path in sorted((tmp_path / "checkpoint" / "commits").iterdir()):
+        path.unlink()  # as if the driver had died before Spark knew: the batch is run, and committed, again
+    stream()
+    assert run.run(realm, once=True, spark=spark)["admitted"] == 8
+    got = sorted(row.price for row in read(spark, realm, "alice").collect())
+    assert got == sorted([Decimal(p) for p in (10, 11, 12, 13)] * 2)
+    assert not list(realm.paths.topic("trades").root.glob("outbox/*.frames"))
+
+
 def test_reading_obeys_the_rights_of_now(spark: SparkSession, realm: Realm) -> None:
     write(spark, realm, 50)
     run.run(realm, once=True, spark=spark)
@@ -179,6 +229,53 @@ def test_an_attribute_keeps_its_name() -> None:
 
 
 # --- the outbox alone -----------------------------------------------------------------------------
+
+
+def test_a_batch_job_leaves_nothing_in_the_outbox(spark: SparkSession, realm: Realm) -> None:
+    write(spark, realm, 5)
+    assert list(realm.paths.topic("trades").root.glob("outbox/*")) == []
+
+
+def test_a_mark_is_found_where_it_was_left_and_nowhere_else(tmp_path: Path) -> None:
+    here, copied = tmp_path / "here", tmp_path / "copied"
+    leave_mark(here)
+    shutil.copytree(here, copied)
+    name = leave_mark(here)
+    assert has_mark(here, name) and not has_mark(copied, name) and not has_mark(tmp_path / "nothing", name)
+    remove_mark(here, name)
+    assert not has_mark(here, name)
+
+
+def test_a_task_hands_over_only_what_fits_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "MAX_HANDED_BYTES", 2 << 20)
+    frames = [bytes(1 << 20)] * 2
+    assert hand_over(iter(frames)) == tuple(frames)
+    with pytest.raises(Misuse, match="more than 2 MiB to publish.* shares no disk") as refused:
+        hand_over(iter([*frames, b"."]))
+    assert "repartition" in (refused.value.hint or "")
+
+
+def test_a_stream_goes_on_only_where_its_journal_is(tmp_path: Path) -> None:
+    """A driver on another machine cannot know whether the batch was published already, and says so."""
+    before, after = Outbox(tmp_path / "before", "query"), Outbox(tmp_path / "after", "query")
+    before.begin(0)
+    before.begin(7)
+    with pytest.raises(Misuse, match="batch 7 of this stream is not its first one.* does not exist") as refused:
+        after.begin(7)
+    assert "takes_over" in (refused.value.hint or "")
+    after.begin(7, takes_over=True)
+    after.begin(8)
+    with EmbeddedLog(tmp_path / "log") as log:
+        after.publish(8, stage(after, [[b"frame"]]), log)
+        after.begin(8)
+        after.publish(8, stage(after, [[b"sealed again"]]), log)
+        assert [record.data for record in log.read(0)] == [b"frame"]
+
+
+def test_switches_are_true_or_false() -> None:
+    assert switch({"takes_over": "True"}, "takes_over") and not switch({}, "takes_over")
+    with pytest.raises(Misuse, match="option takes_over is true or false, not 'yes'"):
+        switch({"takes_over": "yes"}, "takes_over")
 
 
 class Failing:

@@ -42,7 +42,7 @@ for name in extra:
     importlib.import_module(name)
 for room in (sealcast.broker, sealcast.overlay, sealcast.pipeline, sealcast.protections.layered.filters):
     for found in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
-        if found.name != "sealcast.pipeline.public":
+        if not found.name.startswith("sealcast.pipeline.public"):
             importlib.import_module(found.name)
 for name in ("endpoint.broker", "endpoint.key_answers", "endpoint.audit", "layered.broker"):
     importlib.import_module("sealcast.protections." + name)

@@ -3,6 +3,9 @@
     stage     in a worker: its frames in one durable file that nobody reads
     publish   in the driver: the frames of all tasks into the topic's log, in order
 
+A worker that shares no disk with the driver hands its sealed frames to the driver, which stages them. Tasks find out
+which of the two it is: the driver leaves a mark in its outbox, under a name that no copy of the outbox can have.
+
 The log cannot append many frames as one, so a driver may die half way, and Spark will run the batch again. Therefore a
 journal, one a query: before the first frame is appended it says which files are to be published and where the log
 ended; afterwards it says that they were. Run again, `publish` finds in the log what was appended already (frames are
@@ -38,6 +41,11 @@ from sealcast.wire.limits import MAX_FRAME_BYTES
 BYTES_PER_APPEND: Final = 32 << 20
 #: Nobody comes back for a file that was staged this long ago.
 ABANDONED_SECONDS: Final = 30 * 24 * 3600
+#: What one task hands to the driver, at most: Spark keeps it in the memory of both.
+MAX_HANDED_BYTES: Final = 128 << 20
+#: How a journal begins: with a batch that comes before all others.
+_BEFORE_ALL: Final = -1
+_MARK: Final = ".mark"
 _LENGTH: Final = struct.Struct("<I")
 _SAFE: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 
@@ -79,6 +87,39 @@ class _Note:
         return cls(**body, staged=staged)
 
 
+def leave_mark(directory: Path) -> str:
+    """Puts a mark into the driver's outbox; its name, for tasks to look for."""
+    files.make_directory(directory)
+    name = os.urandom(16).hex() + _MARK
+    files.replace_file(directory / name, b"")
+    return name
+
+
+def remove_mark(directory: Path, name: str) -> None:
+    """For a driver that has no more tasks. A stream's stays: it may go on for as long as its driver lives."""
+    (directory / name).unlink(missing_ok=True)
+
+
+def has_mark(directory: Path, name: str) -> bool:
+    """Whether the outbox here is the driver's. Where it is not, or nobody can tell, frames are handed over."""
+    return (directory / name).is_file()
+
+
+def hand_over(frames: Iterable[bytes]) -> tuple[bytes, ...]:
+    """The frames of a task whose worker shares no disk with the driver."""
+    kept, size = list[bytes](), 0
+    for frame in frames:
+        kept.append(frame)
+        size += len(frame)
+        if size > MAX_HANDED_BYTES:
+            raise Misuse(
+                f"a task has more than {MAX_HANDED_BYTES >> 20} MiB to publish, and its worker shares no disk with the "
+                "driver, through which it goes",
+                hint="make tasks smaller (repartition), or put the home on a network file system that both mount",
+            )
+    return tuple(kept)
+
+
 class Outbox:
     """The outbox of one query that writes to one partition of a topic."""
 
@@ -107,6 +148,21 @@ class Outbox:
             files.sync_directory(self._directory)
         return StagedFrames(path.name, digest.hexdigest(), count)
 
+    def begin(self, batch: int, takes_over: bool = False) -> None:
+        """Begins the journal with a query's first batch. A later batch has to find the journal that the first one
+        began: without it nobody knows whether this batch was published before, by a driver on another machine."""
+        with files.locked(self._directory / f"{self._query}.lock"):
+            if self._read_note() is not None:
+                return
+            if batch > 0 and not takes_over:
+                raise Misuse(
+                    f"batch {batch} of this stream is not its first one, and {self._note_path} does not exist: whether "
+                    "the batch was published before is not known here",
+                    hint="bring that file and those beside it from the machine where the stream ran before. Where it "
+                    'is lost, .option("takes_over", "true") goes on, and may publish the events of one batch twice',
+                )
+            self._write_note(_Note(_BEFORE_ALL, True, 0, ()))
+
     def publish(self, batch: int, staged: Sequence[StagedFrames], log: AppendedFrames) -> int:
         """Appends the frames of this batch, if they are not there yet; how many it appended."""
         with files.locked(self._directory / f"{self._query}.lock"):
@@ -134,6 +190,10 @@ class Outbox:
             with suppress(FileNotFoundError):
                 if ours or path.stat().st_mtime < abandoned:
                     path.unlink()
+        for mark in self._directory.glob(f"*{_MARK}"):  # of drivers that ended; a task that misses one hands over
+            with suppress(FileNotFoundError):
+                if mark.stat().st_mtime < abandoned:
+                    mark.unlink()
 
     def forget(self) -> None:
         """For a query that never comes again: a batch job that is done."""
