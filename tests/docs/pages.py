@@ -10,10 +10,11 @@ from tests.docs.paste import ROOT, as_said, documents, paste, to_run
 
 README: Final = ROOT / "README.md"
 TUTORIAL: Final = ROOT / "examples" / "tutorial" / "README.md"
-#: Needs a Kafka and a PostgreSQL.
+#: These need a Kafka and a PostgreSQL.
 CARRIERS: Final = ROOT / "docs" / "carriers.md"
+CLUSTER: Final = ROOT / "docs" / "cluster.md"
 #: Pasted by tests of their own, which look at more of what comes out.
-ELSEWHERE: Final = (README, TUTORIAL, ROOT / "examples" / "README.md", CARRIERS)
+ELSEWHERE: Final = (README, TUTORIAL, ROOT / "examples" / "README.md", CARRIERS, CLUSTER)
 PASTED: Final = [page for page in documents() if to_run(page) and page not in ELSEWHERE]
 
 #: The pages of single protections, those of the trust plane, and the others.
