@@ -18,6 +18,7 @@ from sealcast.model import Event
 from sealcast.trust import worker_home
 from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import BrokerRealm, EntityRealm
+from sealcast.trust.realm.changes import CarryJournal, CarryTopic
 from sealcast.trust.vault import unlock
 from tests.network.hosts import NOT_HERE
 from tests.pipeline.standalone import on, sealcast
@@ -78,6 +79,27 @@ def test_a_worker_shares_the_topics_that_its_broker_serves_and_no_others(
     of_root = worker_home.make(BrokerRealm(realm.paths.root), tmp_path / "root", root)
     assert of_root.shared == ["routed"]
     assert worker_home.make(BrokerRealm(realm.paths.root), tmp_path / "home").shared == ["quotes"]
+
+
+def test_a_worker_shares_the_frames_that_other_brokers_send(
+    tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They lie in the directory of the broker that takes them, also where all of its own is on a carrier."""
+    realm = _realm(tmp_path / "realm", postgres, monkeypatch)
+    realm.add_carrier("away", "nats://127.0.0.1:4222")
+
+    def carried(*brokers: str) -> dict[str, list[str]]:
+        for broker in brokers:
+            realm.registry.apply(CarryTopic("quotes", broker, "away", broker, (0, 0), (0, 0)))
+            realm.registry.apply(CarryJournal("quotes", broker, "away", broker))
+        homes = {broker: tmp_path / f"{broker} of {len(realm.state().brokers())}" for broker in realm.state().brokers()}
+        return {
+            broker: worker_home.make(BrokerRealm(realm.paths.root), to, broker).shared for broker, to in homes.items()
+        }
+
+    assert carried("broker") == {"broker": []}
+    realm.add_broker("second", ["quotes"])
+    assert carried("second") == {"broker": ["quotes"], "second": ["quotes"]}
 
 
 def test_a_registry_in_a_file_is_refused(tmp_path: Path) -> None:

@@ -46,15 +46,14 @@ def worker_home(directory: Directory, node: Node = None, as_: As = None) -> None
 
     if as_ is not None and node is not None:
         raise Misuse("--node is for a broker's executors, and --as for an entity's own jobs: name one of them")
-    if as_ is not None:
-        made = make_of_entity(talk.open_entity_realm(), directory, as_)
-    else:
-        made = make(talk.open_broker_realm(), directory, node or FIRST_BROKER)
+    realm, broker = talk.open_broker_realm(), node or FIRST_BROKER
+    made = make(realm, directory, broker) if as_ is None else make_of_entity(talk.open_entity_realm(), directory, as_)
     talk.answer(
         {"directory": str(directory), "files": made.files, "shared_topics": made.shared},
         f"{directory} has {', '.join(made.files)}",
     )
     for topic in made.shared:
+        place = realm.paths.topic(topic, broker).root.relative_to(realm.paths.root)
         talk.note(
-            f"topic {topic!r} is not on a carrier: workers need its directory, topics/{topic}, on a network file system"
+            f"topic {topic!r} is not all on a carrier: workers need its directory, {place}, on a network file system"
         )

@@ -43,7 +43,8 @@ def make(realm: BrokerRealm, target: Path, broker: str = FIRST_BROKER) -> Worker
     state.broker_number(broker)
     files = _write(paths, mark, state, target, paths.broker_key_of(broker), f"broker {broker!r}")
     served = [topic for topic in sorted(state.topics) if _serves(state, topic, broker)]
-    return WorkerHome(files, [topic for topic in served if (topic, broker) not in state.journals])
+    shared = [topic for topic in served if (topic, broker) not in state.journals or _takes_frames(state, topic, broker)]
+    return WorkerHome(files, shared)
 
 
 def make_of_entity(realm: EntityRealm, target: Path, name: str) -> WorkerHome:
@@ -94,3 +95,9 @@ def _serves(state: RealmState, topic: str, broker: str) -> bool:
     if protection.overlay:
         return broker in state.overlay(topic).parents
     return not protection.peers and (broker == FIRST_BROKER or broker in state.serving(topic))
+
+
+def _takes_frames(state: RealmState, topic: str, broker: str) -> bool:
+    """Whether other brokers send it frames. They are in its directory, also where its own are on a carrier."""
+    others = [each for each in state.serving(topic) if each != broker]
+    return bool(others) and not state.topic(topic).protection.overlay
