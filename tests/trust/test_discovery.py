@@ -344,5 +344,6 @@ def test_the_list_of_nodes_is_in_the_realms_mark(tmp_path: Path) -> None:
 def test_no_nodes_no_discovery(tmp_path: Path) -> None:
     client = Discovery(WORLD.asker(tmp_path, ALICE), list)
     for call in (lambda: client.find("*"), lambda: client.advertise(topic())):
-        with pytest.raises(Unavailable, match="lists no discovery nodes"):
+        with pytest.raises(Unavailable, match="lists no discovery nodes") as refused:
             call()
+        assert refused.value.hint is not None and "sealcast serve" in refused.value.hint

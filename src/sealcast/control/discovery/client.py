@@ -208,7 +208,10 @@ class Discovery:
     def _names(self) -> list[str]:
         names = [node.name for node in self._nodes()]
         if not names:
-            raise Unavailable("this realm lists no discovery nodes", hint="its administrator adds one")
+            raise Unavailable(
+                "this realm lists no discovery nodes",
+                hint="they are listed once they have run where their keys are: sealcast serve",
+            )
         return names
 
     def _first(self, failed: Mapping[str, SealcastError], what: str) -> SealcastError:
