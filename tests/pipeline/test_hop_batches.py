@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
-from sealcast.errors import Corrupt, Locked, Misuse
+from sealcast.errors import Corrupt, Locked, Misuse, NotFound
 from sealcast.log.entry import Entry
 from sealcast.log.ledger import Committed, Ledger
 from sealcast.pipeline import offsets, run
 from sealcast.pipeline.sinks import StreamPieces
 from sealcast.pipeline.sources import Limits, StepsStream
+from sealcast.protections import steps
 from sealcast.protections.layered.node import HopStep
 from sealcast.protections.layered.together import refresh_all
+from sealcast.trust.keys.layer_keys import LayerKeyring
 from tests.pipeline.layered_world import TOPIC, HopLoop, LayeredWorld, a_task
 
 
@@ -43,6 +45,45 @@ def test_everybody_gets_what_they_asked_for_and_nothing_else(world: LayeredWorld
     world.check()
     for name in world.names:
         assert name.open().ledger.verify() == name.open().ledger.end()
+
+
+def test_a_worker_that_was_not_brought_a_new_epochs_keys_refuses_no_event(world: LayeredWorld) -> None:
+    """Its home is from before the epoch. What it could not route was refused, and so lost."""
+    world.realm.rotate(TOPIC)
+    world.publish("p0", 40)
+    world.admit()
+    loop = HopLoop(world.names)
+    end = loop.plan()
+    assert end is not None
+    epoch = world.realm.state().topic(TOPIC).epoch
+    newest = list(world.realm.paths.secrets.rglob(f"*.layers/*/{epoch}.key"))
+    assert len(newest) == len(world.names)
+    for path in newest:
+        path.rename(path.with_suffix(".away"))
+    steps._open.cache_clear()
+    with pytest.raises(NotFound, match=f"epoch {epoch}, is not here"):
+        loop.run(end)
+    for path in newest:
+        path.with_suffix(".away").rename(path)
+    steps._open.cache_clear()
+    world.drain()
+    world.check()
+
+
+def test_what_came_under_a_key_that_was_forgotten_is_refused(world: LayeredWorld) -> None:
+    """As after a compromise: the batch was planned before, and a newer key is here."""
+    world.publish("p0", 40)
+    world.admit()
+    loop = HopLoop(world.names)
+    end = loop.plan()
+    assert end is not None
+    world.realm.rotate(TOPIC)
+    root = world.realm.broker(world.names[0].broker).identity
+    assert LayerKeyring(world.realm, root).forget(TOPIC, before=world.realm.state().topic(TOPIC).epoch)
+    steps._open.cache_clear()
+    loop.run(end)
+    (entry,) = world.names[0].open().ledger.entries()
+    assert entry.entry.counts["rejected_event"] > 0 and not entry.entry.counts.get("matched")
 
 
 class Died(BaseException):

@@ -20,7 +20,7 @@ from typing import Final
 import pyarrow as pa
 
 from sealcast.broker.columns import piece_row
-from sealcast.errors import Busy, Corrupt
+from sealcast.errors import Busy, Corrupt, NotFound
 from sealcast.log.hop_notes import TakenRecords
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.piece_reader import PieceReader
@@ -34,8 +34,9 @@ from sealcast.protections.layered.taken import TakenBelow, TellingAbove, stateme
 from sealcast.protections.steps import Awaited, StepName, Task
 from sealcast.transports.problems import GatewayUnreachable
 from sealcast.trust.handles import BrokerRealm
+from sealcast.trust.keys.layer_keys import held
 from sealcast.trust.realm.state import RealmState
-from sealcast.trust.realm.topics import Topic
+from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
 from sealcast.wire import hops
 from sealcast.wire.hops import HopPiece
 
@@ -164,6 +165,7 @@ class HopStep(HopInput):
     def hop(self, version: int, partition: int, first: int, end: int) -> HopPiece:
         """What becomes of records [first, end) of one of the ledgers above, by the table of that version."""
         above = self.upstream(partition)
+        self._check_keys(version)
         notes = [each for index in range(first, end) if (each := above.record(index).resealed) is not None]
         number = list(self.realm.state().entities).index(self.name.broker) if notes else 0
         return hop(
@@ -178,6 +180,20 @@ class HopStep(HopInput):
             end=end,
             removed=sum(each.unrouted_by(number) for each in notes),
         )
+
+    def _check_keys(self, version: int) -> None:
+        """NotFound where a key by which the table routes never came here, as to a worker whose home is from before. Its
+        events would be refused, and lost. One of an epoch before the newest that is here was forgotten: what came under
+        it is refused, wherever it is routed."""
+        state, own = self.realm.state(), self.name.broker
+        newest = max(held(self.realm, state, self.about, own), default=FIRST_EPOCH - 1)
+        for epoch in sorted({tree.epoch for tree in self.tables.at(version)}):
+            if epoch > newest and state.layer_key(self.name.topic, epoch, own) is not None:
+                raise NotFound(
+                    f"the agreement key of {own!r} for topic {self.name.topic!r}, epoch {epoch}, is not here",
+                    hint="on a worker: bring it the broker's home as it is now (sealcast worker-home). Where the key "
+                    f"is lost, a new epoch makes a new one: sealcast topic rotate {self.name.topic}",
+                )
 
     def read(self, task: Task) -> Iterator[pa.RecordBatch]:
         for span in task.spans:
