@@ -25,7 +25,7 @@ from sealcast.trust.realm.changes import CarryJournal, CarryTopic
 from sealcast.trust.realm.parameters import KeyParameters
 from tests.cli.shell import sealcast
 from tests.lifecycle.attackers import opened, with_keys_of
-from tests.log.test_carried_conformance import LOGS, OVERLAY
+from tests.log.carried_world import LOGS, OVERLAY
 from tests.soak.small_realm import SCHEMA, TOPIC
 from tests.soak.small_realm import carried as run_brokers
 

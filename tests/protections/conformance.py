@@ -218,8 +218,7 @@ class ClientHalf:
                 with pytest.raises(Misuse, match="has no brokers"):
                     world.reader("ann", broker="second")
                 return
-            world.realm.add_broker("second", [TOPIC])
-            world.settle()
+            world.add_broker("second")
             with world.reader("ann", broker="second"):
                 pass  # it moves there
             positions = world.publish("nyse", 30)

@@ -55,13 +55,17 @@ class World:
     totals: Mapping[str, int]
 
     def __init__(self, directory: Path, protection: str, **settings: Any) -> None:
-        realm = Realm.create(directory)
+        realm = self._create(directory)
         realm.create_topic(TOPIC, SCHEMA, protection=protection, **settings, access="members")
         realm.enrol_many([*PUBLISHERS, *FILTERS, "mallory"])
         self._open(realm)
         for name, texts in FILTERS.items():
             for text in texts:
                 self.subscribe(name, text)
+
+    def _create(self, directory: Path) -> Realm:
+        """A realm of its own, with its registry where this world keeps it."""
+        return Realm.create(directory)
 
     def _open(self, realm: Realm) -> None:
         self.realm = realm
@@ -73,12 +77,16 @@ class World:
 
     def copy(self, directory: Path) -> Self:
         """The same realm once more, elsewhere: making one takes longer than most cases."""
-        copy_realm(self.realm.paths.root, directory)
+        self._copy_realm(directory)
         other = object.__new__(type(self))
         other._open(Realm(directory))
         other.published, other.spark = dict(self.published), self.spark
         other.due = {name: list(payloads) for name, payloads in self.due.items()}
         return other
+
+    def _copy_realm(self, directory: Path) -> None:
+        """Its directory and its registry."""
+        copy_realm(self.realm.paths.root, directory)
 
     # --- as its clients -------------------------------------------------------------------------------
 
@@ -115,6 +123,11 @@ class World:
 
     def revoke(self, name: str, right: Right) -> None:
         self.realm.revoke(TOPIC, name, [right])
+        self.settle()
+
+    def add_broker(self, name: str) -> None:
+        """One more, which serves the topic."""
+        self.realm.add_broker(name, [TOPIC])
         self.settle()
 
     @property
