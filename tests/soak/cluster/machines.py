@@ -153,10 +153,11 @@ class Machines:
     def namespace(self, name: str) -> str:
         return self._cable(name).namespace
 
-    def within(self, name: str) -> list[str]:
-        """What starts a program on a machine: its own disk is there, and nobody else's."""
+    def within(self, name: str, reached: Sequence[str] = ()) -> list[str]:
+        """What starts a program on a machine: its own disk is there, and nobody else's but of those that an operator
+        there reaches, as by ssh."""
         whose = self._shared.get(name, name)
-        others = [self.root / other for other in self._names if other not in (name, whose)]
+        others = [self.root / other for other in self._names if other not in (name, whose, *reached)]
         disk = ["sh", "-ec", _MOUNTED, "sh", str(self.root / whose / OWN), str(self.own)]
         inside = self._cable(name).inside([], others)
         # Disks first: a mount below a directory that is hidden already would find nothing.
@@ -200,11 +201,14 @@ class Machines:
         assert done.returncode == code, (words, done.stdout[-500:], done.stderr[-3_000:])
         return done.stdout
 
+    def settings(self) -> dict[str, str]:
+        """Of Spark, for a session on the driver's machine."""
+        address = dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), self.address("driver"))
+        return {"spark.cores.max": "2", **self.cluster.quick, **PATIENCE, **LEGIBLE, **address}
+
     def options(self) -> list[str]:
         """Of `sealcast run` on the driver's machine."""
-        address = dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), self.address("driver"))
-        conf = {"spark.cores.max": "2", **self.cluster.quick, **PATIENCE, **LEGIBLE, **address}
-        spread = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+        spread = [word for name, value in self.settings().items() for word in ("--conf", f"{name}={value}")]
         return ["--master", self.cluster.url, "--checkpoint", self.state.as_uri(), *spread]
 
     def give_homes(self, *names: str) -> None:
