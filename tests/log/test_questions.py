@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from sealcast.bench.carrier_servers import KafkaServer
+from sealcast.log import kafka_waiting
 from sealcast.log.carried import NUMBERED, RecordHead
 from sealcast.log.carried_journal import CarriedJournal
 from sealcast.log.carried_pieces import SMALL_BYTES
 from sealcast.log.carriers import CarrierAddress, Placement, Stored, connect
 from sealcast.log.entry import Entry
+from sealcast.log.kafka import KafkaCarrier
 from sealcast.log.kafka_partition import KafkaPartition
 from sealcast.log.ledger import Ledger, LedgerReader
 from sealcast.log.offsets import PinnedOffset
@@ -144,3 +146,39 @@ def test_a_consumer_asks_for_nothing_while_nobody_reads(journal: CarriedJournal)
     next(some)
     some.close()  # type: ignore[attr-defined]
     assert partition._consumer.assignment() == []
+
+
+def test_more_than_have_seats_wait_all_the_same(kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that follows very many topics has so many consumers that wait, and no more. The others look."""
+    monkeypatch.setattr(kafka_waiting, "MAX_SEATS", 2)
+    carrier = connect(CarrierAddress.parse(kafka.address), {})
+    assert isinstance(carrier, KafkaCarrier)
+    name = secrets.token_hex(6)
+    carrier.create(name, Placement(4))
+    partitions = [carrier.partition(name, number) for number in range(4)]
+    came = dict[int, float]()
+
+    def follow(number: int) -> None:
+        partitions[number].wait(0, 20)
+        came[number] = time.monotonic()
+
+    waiting = [threading.Thread(target=follow, args=(number,)) for number in range(4)]
+    for each in waiting:
+        each.start()
+    time.sleep(0.5)
+    assert len(carrier.seats) == 2 and not came
+    appended = time.monotonic()
+    for partition in partitions:
+        partition.append([(b"", b"something")])
+    for each in waiting:
+        each.join(20)
+    assert sorted(came) == [0, 1, 2, 3] and max(came.values()) - appended < 10, "nobody waited for its time to be over"
+    without = next(each for each in partitions if each._waiting not in carrier.seats._taken)
+    assert without.heard(0) == [] and len(carrier.seats) == 2
+    monkeypatch.setattr(kafka_waiting, "IDLE_S", 0.0)
+    assert [each.data for each in without.wait(0, 20)] == [b"something"], "who is idle gives its seat away"
+    assert len(carrier.seats) == 2
+    for partition in partitions:
+        partition.close()
+    assert not len(carrier.seats)
+    carrier.close()

@@ -64,7 +64,7 @@ def suite(machines: Machines, protection: str) -> dict[str, str]:
         workers=[str(machines.root / worker / OWN) for worker in WORKERS],
         state=machines.state.as_uri(),
     ).write(disk / "cluster.json")
-    told = ["--basetemp", own / protection, "--junit-xml", own / "report.xml"]
+    told = ["--basetemp", own / protection, "--junit-xml", own / f"{protection}.xml"]
     log = machines.root / "driver" / f"{protection}.log"
     with log.open("wb") as out:
         # It ends by itself: each case has a limit of its own.
@@ -78,7 +78,7 @@ def suite(machines: Machines, protection: str) -> dict[str, str]:
             check=False,
         )
     print(log.read_text()[-20_000:])
-    cases = ElementTree.parse(disk / "report.xml").iter("testcase")
+    cases = ElementTree.parse(disk / f"{protection}.xml").iter("testcase")
     return {case.attrib["name"]: "passed" if (end := case.find("*")) is None else end.tag for case in cases}
 
 

@@ -27,6 +27,7 @@ from sealcast.log.carriers import PATIENCE_S, CarrierAddress, CarrierAway, Place
 from sealcast.log.closing import Closing
 from sealcast.log.kafka_handles import KafkaConsumer, KafkaProducer, noted
 from sealcast.log.kafka_partition import KafkaPartition
+from sealcast.log.kafka_waiting import Seats
 from sealcast.log.layout import MAX_RECORD_BYTES
 from sealcast.primitives.secrets import Unpicklable
 
@@ -76,6 +77,8 @@ class KafkaCarrier(Closing, Unpicklable):
             **checked,
         }
         self._process = os.getpid()
+        #: Of those who wait for what comes.
+        self.seats = Seats()
         self._guard = threading.Lock()
         self._producer: KafkaProducer | None = None
         self._asker: KafkaConsumer | None = None

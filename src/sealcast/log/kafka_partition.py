@@ -14,21 +14,13 @@ from sealcast.errors import Corrupt, Locked, Misuse, NotFound, SealcastError
 from sealcast.log.carriers import PATIENCE_S, CarrierAway, Fenced, Stored
 from sealcast.log.closing import Closing
 from sealcast.log.kafka_handles import KafkaConsumer, KafkaProducer
+from sealcast.log.kafka_waiting import AT_ONCE, Waiting, headed, position_of, stored_as, waited_for
 from sealcast.primitives.secrets import Unpicklable
 
 if TYPE_CHECKING:
     from sealcast.log.kafka import KafkaCarrier
 
-_HEADER: Final = "sealcast"
-#: Messages that are taken out of librdkafka's queue at a time.
-_AT_ONCE: Final = 1_024
 _POLL_S: Final = 0.5
-#: How long one waits before others have their turn.
-_TURN_S: Final = 0.25
-#: How long Kafka keeps a question of one who waits. One who then asks for another position waits for that answer first.
-_HELD_MS: Final = 100
-#: So many positions are passed over sooner than one who waits asks for another position.
-_NEAR: Final = 256
 #: librdkafka reports what became of a record within the carrier's patience, and a little later when it is busy.
 _REPORT_S: Final = 10.0
 _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
@@ -44,10 +36,7 @@ class KafkaPartition(Closing, Unpicklable):
         self._consumer: KafkaConsumer | None = None
         #: The position that the consumer gives next; None while it gives nothing.
         self._next: int | None = None
-        #: Of those who wait: a consumer that goes on asking, and the position that it gives next.
-        self._waiting = threading.Lock()
-        self._waiter: KafkaConsumer | None = None
-        self._heard: int | None = None
+        self._waiting = Waiting(name, number, carrier.consumer, carrier.seats)
         self._alone: KafkaProducer | None = None
 
     @property
@@ -73,7 +62,7 @@ class KafkaPartition(Closing, Unpicklable):
             while position < end:
                 got, done = self._some(position, end)
                 for message in got:
-                    stored = _stored(message)
+                    stored = stored_as(message)
                     if stored.position >= end:
                         return
                     if stored.position >= position:  # compressed batches begin earlier
@@ -85,49 +74,10 @@ class KafkaPartition(Closing, Unpicklable):
             self._rest()
 
     def wait(self, position: int, seconds: float) -> list[Stored]:
-        # Kafka answers when there is something. Others who wait have their turn in between.
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            with self._waiting:
-                came = self._came(position, min(left, _TURN_S))
-            if came is not None:
-                return came
-        return []
+        return self._waiting.wait(position, seconds, lambda: self.bounds()[1], self._wait)
 
     def heard(self, position: int) -> list[Stored]:
-        with self._waiting:
-            return self._came(position, 0.0) or []
-
-    def _came(self, position: int, seconds: float) -> list[Stored] | None:
-        """What has come from a position on; None if nothing has. None of it if there is trouble: whoever looks finds
-        out what it is."""
-        end = time.monotonic() + seconds
-        if self._waiter is None:
-            self._waiter, self._heard = self._carrier.consumer(_HELD_MS), None
-        waiter = self._waiter
-        try:
-            if self._heard is None or not self._heard <= position <= self._heard + _NEAR:
-                waiter.assign([self._place(position)])
-                self._heard = position
-            while True:
-                left, came = max(0.0, end - time.monotonic()), list[Stored]()
-                for message in _waited_for(waiter, _AT_ONCE, left):
-                    error = message.error()
-                    if error is None:
-                        came.append(_stored(message))
-                        self._heard = came[-1].position + 1
-                    elif error.code() != KafkaError._PARTITION_EOF:
-                        self._heard = None
-                        time.sleep(left)  # nobody asks without pause
-                        return []
-                if fresh := [stored for stored in came if stored.position >= position]:
-                    return fresh
-                if not left:
-                    return None
-        except KafkaException as error:
-            self._heard = None
-            self._wait(error, end)
-        return None
+        return self._waiting.heard(position, self._wait)
 
     def _rest(self) -> None:
         """Has the consumer ask for nothing until it is wanted again. It would ask for what comes next all the time, and
@@ -147,7 +97,7 @@ class KafkaPartition(Closing, Unpicklable):
             self._next = None  # until it is known again: whatever is raised here
             while time.monotonic() < patience:
                 got, passed = list[Message](), position
-                for message in _waited_for(reader, min(_AT_ONCE, end - position), _POLL_S):
+                for message in waited_for(reader, min(AT_ONCE, end - position), _POLL_S):
                     error = message.error()
                     if error is None:
                         got.append(message)
@@ -160,7 +110,7 @@ class KafkaPartition(Closing, Unpicklable):
                         got, passed = [], position
                         break
                 if got:
-                    self._next = max(passed, _position(got[-1]) + 1)
+                    self._next = max(passed, position_of(got[-1]) + 1)
                     return got, self._next >= end
                 if passed >= end:
                     self._next = passed
@@ -257,7 +207,7 @@ class KafkaPartition(Closing, Unpicklable):
             if error is not None:
                 failed.append(error)
             else:
-                positions[at] = _position(message)
+                positions[at] = position_of(message)
 
         end = time.monotonic() + self._carrier.patience_s + _REPORT_S
         for at, (head, data) in enumerate(records):
@@ -267,7 +217,7 @@ class KafkaPartition(Closing, Unpicklable):
                         self._name,
                         data,
                         partition=self._number,
-                        headers=[(_HEADER, head)],
+                        headers=headed(head),
                         on_delivery=partial(told, at),
                     )
                     break
@@ -309,26 +259,7 @@ class KafkaPartition(Closing, Unpicklable):
     def close(self) -> None:
         with self._guard:
             consumer, self._consumer, self._next, self._alone = self._consumer, None, None, None
-        with self._waiting:
-            waiter, self._waiter = self._waiter, None
-        for each in (consumer, waiter):
-            if each is not None and self._carrier.is_here():
-                each.close()
-
-
-def _waited_for(reader: KafkaConsumer, most: int, seconds: float) -> list[Message]:
-    """What has come, when something has. Asked for all at once, librdkafka waits for as many as there are positions,
-    and marks of transactions are none."""
-    first = reader.consume(1, seconds)
-    return [*first, *reader.consume(most, 0)] if first else []
-
-
-def _position(message: Message) -> int:
-    return message.offset() or 0
-
-
-def _stored(message: Message) -> Stored:
-    headers = message.headers()
-    pairs = headers if isinstance(headers, list) else ()
-    head = next((value for name, value in pairs if name == _HEADER), b"")
-    return Stored(_position(message), head if isinstance(head, bytes) else b"", message.value() or b"")
+        is_here = self._carrier.is_here()
+        self._waiting.close(is_here)
+        if consumer is not None and is_here:
+            consumer.close()
