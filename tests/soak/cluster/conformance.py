@@ -28,7 +28,7 @@ import psycopg
 from sealcast import Realm
 from sealcast.log import files
 from sealcast.trust import worker_home
-from sealcast.trust.handles import BrokerRealm
+from sealcast.trust.handles import BrokerRealm, EntityRealm
 from sealcast.trust.layout import Layout, read_mark
 from sealcast.trust.vault import unlock
 from tests.cli.shell import spawn
@@ -187,15 +187,17 @@ class ClusterWorld(CarriedWorld):
 
     @contextmanager
     def job_of(self, name: str) -> Iterator[None]:
-        """While a user's own job runs, whose tasks seal and open as an entity: its key file is on the workers, and
-        services answer it from where their keys are. Afterwards nothing of the entity is on the workers."""
-        entities = self.realm.paths.entities
-        for place in self.cluster.on_workers(entities):
-            place.mkdir()
-            for file in entities.glob(f"{name}.*"):
-                (shutil.copytree if file.is_dir() else shutil.copy2)(file, place / file.name)
+        """While a user's own job runs, whose tasks seal and open as an entity: workers have its home, and services
+        answer it from where their keys are. Afterwards nothing of the entity is on the workers."""
+        root = self.realm.paths.root
+        with TemporaryDirectory() as made:
+            home = Path(made) / "home"
+            told = worker_home.make_of_entity(EntityRealm(root), home, name)
+            assert told.shared == [], told
+            for place in self.cluster.on_workers(root):
+                shutil.copytree(home, place, dirs_exist_ok=True)
         try:
-            with spawn("serve", "--realm", self.realm.paths.root) as services:
+            with spawn("serve", "--realm", root) as services:
                 assert services.stderr is not None
                 said = iter(services.stderr.readline, "")
                 assert any("serving" in line for line in said), "the services have not started"
@@ -204,7 +206,7 @@ class ClusterWorld(CarriedWorld):
                 finally:
                     services.send_signal(signal.SIGTERM)
         finally:
-            for place in self.cluster.on_workers(self.realm.paths.root):
+            for place in self.cluster.on_workers(root):
                 shutil.rmtree(place / "entities")
                 shutil.rmtree(place / "wallets", ignore_errors=True)  # where one published, its token
 
