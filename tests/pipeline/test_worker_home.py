@@ -18,6 +18,7 @@ from sealcast.model import Event
 from sealcast.trust import worker_home
 from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import BrokerRealm, EntityRealm
+from sealcast.trust.layout import Layout
 from sealcast.trust.realm.changes import CarryJournal, CarryTopic
 from sealcast.trust.vault import unlock
 from tests.network.hosts import NOT_HERE
@@ -66,8 +67,43 @@ def test_a_worker_has_the_keys_of_one_broker_and_nobody_elses(
         EntityRealm(home).identity("alice")
     with pytest.raises(NotFound):
         Realm(home).center()
-    with pytest.raises(Misuse, match="not empty"):
-        worker_home.make(BrokerRealm(realm.paths.root), home)
+
+
+def test_a_home_is_brought_up_to_date_and_takes_another_broker_in(
+    tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an executor made stays, what its holder destroyed goes."""
+    realm, home = _realm(tmp_path / "realm", postgres, monkeypatch), tmp_path / "home"
+    realm.create_topic("routed", SCHEMA, protection="layered", access="members")
+    first, second = realm.state().overlay("routed").downwards()[:2]
+    here = BrokerRealm(realm.paths.root)
+    worker_home.make(here, home, first)
+    before = keys_in(home, first)
+    (home / "snapshots").mkdir()
+    (home / "snapshots" / "made-by-an-executor").write_bytes(b"")
+    realm.rotate("routed")
+    worker_home.make(here, home, first)
+    assert before < keys_in(home, first) == keys_in(realm.paths.root, first), "the epoch's keys came"
+    worker_home.make(here, home, second)
+    assert keys_in(home, first) and keys_in(home, second) == keys_in(realm.paths.root, second)
+    gone = min(keys_in(realm.paths.root, first))
+    (realm.paths.broker_key_of(first).parent / gone).unlink()
+    worker_home.make(here, home, first)
+    assert gone not in keys_in(home, first) and keys_in(home, first) == keys_in(realm.paths.root, first)
+    assert (home / "snapshots" / "made-by-an-executor").exists()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes").write_bytes(b"somebody's")
+    with pytest.raises(Misuse, match="not empty, and is no home of this realm"):
+        worker_home.make(here, tmp_path / "other")
+    for what in (realm.paths.root, Realm.create(tmp_path / "another").paths.root):
+        with pytest.raises(Misuse, match="is a realm, and no home"):
+            worker_home.make(here, what)
+
+
+def keys_in(root: Path, broker: str) -> set[str]:
+    """What a broker's agreement keys are called."""
+    key = Layout(root).broker_key_of(broker)
+    return {str(path.relative_to(key.parent)) for path in key.with_suffix(".layers").rglob("*") if path.is_file()}
 
 
 def test_a_worker_shares_the_topics_that_its_broker_serves_and_no_others(

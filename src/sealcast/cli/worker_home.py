@@ -13,7 +13,7 @@ from sealcast.trust.layout import FIRST_BROKER
 
 app = talk.Commands()
 
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory to make.")]
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory to make, or to bring up to date.")]
 Node = Annotated[
     str | None,
     typer.Option(metavar="BROKER", help="The broker that the executors work for.", show_default=FIRST_BROKER),
@@ -39,8 +39,9 @@ def worker_home(directory: Directory, node: Node = None, as_: As = None) -> None
     each worker under one path, and give that path as the option `realm`. The driver's copy also keeps what a job has
     published: keep it as long as the job's checkpoint.
 
-    The registry has to be on PostgreSQL or behind a gateway, and topics should be on carriers. Make it again when the
-    keys or the carriers' settings have changed.
+    The registry has to be on PostgreSQL or behind a gateway, and topics should be on carriers. When keys or the
+    carriers' settings have changed, run it again for the same directory: it is brought up to date, and keys that were
+    destroyed here are removed from it. Then put it in the place of the old one on each worker.
     """
     from sealcast.trust.worker_home import make, make_of_entity
 

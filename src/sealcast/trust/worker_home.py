@@ -13,6 +13,7 @@ is its worker's.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,7 +25,8 @@ from sealcast.trust.realm.state import RealmState
 from sealcast.trust.vault import private
 
 #: What lies beside a key file and is of its keys: files, and directories of them.
-_BESIDE: Final = (".receiving", ".layers", ".head", ".crt")
+_HEAD: Final = ".head"
+_BESIDE: Final = (".receiving", ".layers", _HEAD, ".crt")
 #: A key file, or the settings of a carrier.
 _MAX_BYTES: Final = 1 << 20
 
@@ -38,7 +40,8 @@ class WorkerHome(NamedTuple):
 
 
 def make(realm: BrokerRealm, target: Path, broker: str = FIRST_BROKER) -> WorkerHome:
-    """Writes the home of a broker's executors, to be put on each worker under the path of the realm here."""
+    """Writes the home of a broker's executors, to be put on each worker under the path of the realm here. A home that
+    is there already is brought up to date, and may be another broker's, too."""
     mark, state, paths = layout.read_mark(realm.paths), realm.state(), realm.paths
     state.broker_number(broker)
     files = _write(paths, mark, state, target, paths.broker_key_of(broker), f"broker {broker!r}")
@@ -48,7 +51,7 @@ def make(realm: BrokerRealm, target: Path, broker: str = FIRST_BROKER) -> Worker
 
 
 def make_of_entity(realm: EntityRealm, target: Path, name: str) -> WorkerHome:
-    """Writes the home of an entity's own Spark jobs, to be put on the driver and on each worker under one path."""
+    """The same for an entity's own Spark jobs, to be put on the driver and on each worker under one path."""
     mark, state, paths = layout.read_mark(realm.paths), realm.state(), realm.paths
     state.entity(name)
     files = _write(paths, mark, state, target, paths.entity_key(name), repr(name))
@@ -69,16 +72,42 @@ def _write(paths: Layout, mark: RealmMark, state: RealmState, target: Path, key:
         )
     if not key.exists():
         raise NotFound(f"there are no keys of {whose} here ({key} does not exist)")
-    if target.exists() and any(target.iterdir()):
-        raise Misuse(f"{target} is not empty", hint="name a new directory")
+    copied = {paths.mark: mark.to_bytes()}
+    is_there = target.exists() and any(target.iterdir())
+    if is_there:
+        _check_home(target, mark)
     beside = [each for suffix in _BESIDE for each in _files(key.with_suffix(suffix))]
     carriers = [file for name in state.carriers if (file := paths.carrier_settings(name)).exists()]
-    copied = {paths.mark: mark.to_bytes()} | {
-        file: private.read(file, _MAX_BYTES) for file in (key, *beside, *carriers)
-    }
+    copied |= {file: private.read(file, _MAX_BYTES) for file in (key, *beside, *carriers)}
     made = {target / file.relative_to(paths.root): content for file, content in copied.items()}
-    private.create_many(made)
+    if is_there:
+        _renew(made, target / key.relative_to(paths.root))
+    else:
+        private.create_many(made)
     return sorted(str(file.relative_to(target)) for file in made)
+
+
+def _check_home(target: Path, mark: RealmMark) -> None:
+    """Misuse unless a directory is a home of this realm, and not the realm."""
+    found = Layout(target)
+    has_registry = mark.gateway is None and found.registry.exists()
+    if has_registry or found.authority.exists() or found.administrator_key.exists():
+        raise Misuse(f"{target} is a realm, and no home of workers", hint="name another directory")
+    if not found.mark.exists() or found.mark.read_bytes() != mark.to_bytes():
+        raise Misuse(f"{target} is not empty, and is no home of this realm", hint="name a new directory")
+
+
+def _renew(made: Mapping[Path, bytes], key: Path) -> None:
+    """Brings a home up to date. Keys that their holder destroyed go from here, too; what an executor has made stays,
+    and so does a newer head."""
+    for path in (each for suffix in _BESIDE for each in _files(key.with_suffix(suffix))):
+        if path not in made and path.suffix != _HEAD:
+            path.unlink()
+    for path, content in made.items():
+        if not path.exists():
+            private.create(path, content)
+        elif path.suffix != _HEAD and path.read_bytes() != content:
+            private.replace(path, content)
 
 
 def _files(path: Path) -> list[Path]:
