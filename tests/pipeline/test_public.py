@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import socket
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from sealcast.clients.publisher import Publisher
-from sealcast.errors import DiskFull, Misuse
+from sealcast.errors import DiskFull, Misuse, NotFound
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.model import Event, Schema
 from sealcast.pipeline import outbox, run
@@ -218,6 +220,13 @@ def test_options_and_modes_that_make_no_sense(spark: SparkSession, realm: Realm)
         source.reader(None).partitions()  # type: ignore[arg-type]
     with pytest.raises(Misuse, match="max_records_per_trigger"):
         SealcastSource(options(realm, "alice") | {"max_records_per_trigger": "0"}).streamReader(None)  # type: ignore[arg-type]
+
+
+def test_a_machine_without_the_home_says_which_it_is_and_what_it_needs(tmp_path: Path) -> None:
+    source = SealcastSource({"realm": str(tmp_path), "topic": "trades", "as": "alice"})
+    with pytest.raises(NotFound, match=f"is no realm .*, on {re.escape(socket.gethostname())}") as refused:
+        source.schema()
+    assert "sealcast worker-home DIR --as alice" in (refused.value.hint or "")
 
 
 def test_an_attribute_keeps_its_name() -> None:

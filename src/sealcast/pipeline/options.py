@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sealcast.errors import Misuse
+from sealcast.errors import Misuse, NotFound
 from sealcast.trust import layout
+from sealcast.trust.handles import EntityRealm
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,17 @@ class Client:
                 hint='.option("realm", DIR).option("topic", TOPIC).option("as", ENTITY)',
             )
         return cls(options["realm"], options["topic"], options["as"])
+
+    def here(self) -> EntityRealm:
+        """The realm, or a home of it, on this machine: the driver's, or a worker's."""
+        try:
+            return EntityRealm(self.realm)
+        except NotFound as error:
+            raise NotFound(
+                f"{error.message}, on {socket.gethostname()}",
+                hint="the driver and each worker need the realm's directory or a home under one absolute path; where "
+                f"the realm is: sealcast worker-home DIR --as {self.entity}",
+            ) from None
 
     @property
     def outbox(self) -> Path:

@@ -39,7 +39,6 @@ from sealcast.pipeline.options import Client, positive, switch
 from sealcast.pipeline.public_writing import EventsBatchWriter, EventsStreamWriter, checked
 from sealcast.protections.port import client_side
 from sealcast.protections.stays import Stays
-from sealcast.trust.handles import EntityRealm
 from sealcast.wire import handed
 
 #: Ledger records in one micro-batch of a reader, unless told.
@@ -56,7 +55,7 @@ class SealcastSource(DataSource):
 
     def schema(self) -> StructType:
         client = Client.from_options(self.options)
-        return columns_of(EntityRealm(client.realm).state().topic(client.topic).schema)
+        return columns_of(client.here().state().topic(client.topic).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return EventsBatch(Client.from_options(self.options), self.options.get("from", "start"))
@@ -165,10 +164,10 @@ def _locate(client: Client, begin: str) -> int:
 
 def _mail(client: Client) -> Stays[Any]:
     """At the broker that the subscriber is at. A stream's place is a place in one ledger."""
-    realm = EntityRealm(client.realm)
+    realm = client.here()
     return client_side(realm.state().topic(client.topic).protection).mail(realm, client.topic, client.entity)
 
 
 def _open(client: Client, task: Records) -> Iterator[pa.RecordBatch]:
-    with Subscriber(client.realm, client.topic, client.entity, from_="end") as subscriber:
+    with Subscriber(client.here(), client.topic, client.entity, from_="end") as subscriber:
         yield from subscriber.between(task.first, task.end)

@@ -18,7 +18,6 @@ from sealcast.errors import Bug, Misuse
 from sealcast.model.event import own_column
 from sealcast.pipeline.options import Client
 from sealcast.pipeline.outbox import Outbox, StagedFrames, hand_over, has_mark, leave_mark, remove_mark
-from sealcast.trust.handles import EntityRealm
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def checked(options: Mapping[str, str], columns: StructType, overwrite: bool) ->
     if overwrite:
         raise Misuse('what was published stays published: there is no overwriting, use mode("append")')
     client = Client.from_options(options)
-    schema = EntityRealm(client.realm).state().topic(client.topic).schema
+    schema = client.here().state().topic(client.topic).schema
     payload, content_type = (own_column(name, schema.names) for name in ("payload", "content_type"))
     for field in columns.fields:
         name, kind = field.name, field.dataType
@@ -116,7 +115,7 @@ def _seal(client: Client, query: str, mark: str, batches: Iterator[pa.RecordBatc
     task = _task().partitionId()
     # A publisher of its own for each attempt of each task, so a boot of its own: no sequence number, and with it no
     # nonce, is ever used by two attempts.
-    with Publisher(client.realm, client.topic, client.entity) as publisher:
+    with Publisher(client.here(), client.topic, client.entity) as publisher:
         frames = (frame for batch in batches for frame in publisher.seal(batch))
         if has_mark(client.outbox, mark):
             staged = Outbox(client.outbox, query).stage(task, frames)
@@ -135,7 +134,7 @@ def _of_all(messages: Sequence[WriterCommitMessage | None]) -> list[TaskFrames]:
 def _publish(client: Client, sealed: Sequence[TaskFrames], batch: int) -> None:
     if not any(message.staged or message.handed for message in sealed):
         return
-    with Publisher(client.realm, client.topic, client.entity) as publisher:
+    with Publisher(client.here(), client.topic, client.entity) as publisher:
         outbox = Outbox(client.outbox, sealed[0].query)
         staged = (message.staged or outbox.stage(message.task, message.handed) for message in sealed)
         outbox.publish(batch, [each for each in staged if each is not None], publisher.log)
