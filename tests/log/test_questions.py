@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -146,6 +147,22 @@ def test_a_consumer_asks_for_nothing_while_nobody_reads(journal: CarriedJournal)
     next(some)
     some.close()  # type: ignore[attr-defined]
     assert partition._consumer.assignment() == []
+
+
+def test_the_more_wait_without_a_seat_the_less_often_each_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    seats, pauses = kafka_waiting.Seats(), list[float]()
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) < 100:
+            seats.stand(60.0)  # one more, while the others wait
+
+    monkeypatch.setattr(kafka_waiting, "time", SimpleNamespace(sleep=sleep))
+    seats.stand(60.0)
+    assert pauses == [max(0.05, waiting / 400) for waiting in range(1, 101)], "they look 400 times a second together"
+    pauses.clear()
+    seats.stand(0.01)
+    assert pauses[0] == 0.01, "and nobody longer than it waits"
 
 
 def test_more_than_have_seats_wait_all_the_same(kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:

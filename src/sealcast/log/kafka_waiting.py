@@ -29,8 +29,9 @@ _HELD_MS: Final = 100
 _NEAR: Final = 256
 #: How long one waits before others have their turn.
 _TURN_S: Final = 0.25
-#: How often one without a seat looks.
+#: How often one without a seat looks, and how often all of them do together.
 _LOOK_S: Final = 0.05
+_LOOKS_PER_S: Final = 400
 #: Messages that are taken out of librdkafka's queue at a time.
 AT_ONCE: Final = 1_024
 
@@ -46,6 +47,8 @@ class Seats:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._taken = WeakKeyDictionary[Waiting, float]()
+        #: How many wait without one.
+        self._standing = 0
 
     def __len__(self) -> int:
         return len(self._taken)
@@ -61,6 +64,17 @@ class Seats:
                 del self._taken[oldest]
             self._taken[who] = now
             return True
+
+    def stand(self, seconds: float) -> None:
+        """Waits until one without a seat may look again: the more there are, the longer."""
+        with self._guard:
+            self._standing += 1
+            pause = max(_LOOK_S, self._standing / _LOOKS_PER_S)
+        try:
+            time.sleep(min(pause, seconds))
+        finally:
+            with self._guard:
+                self._standing -= 1
 
     def give_back(self, who: Waiting) -> None:
         with self._guard:
@@ -91,7 +105,7 @@ class Waiting(Unpicklable):
             if not has_seat:
                 if look() > position:
                     return []
-                time.sleep(min(_LOOK_S, left))
+                self._seats.stand(left)
         return []
 
     def heard(self, position: int, again: Again) -> list[Stored]:
