@@ -120,7 +120,8 @@ def test_a_worker_shares_the_topics_that_its_broker_serves_and_no_others(
 def test_a_worker_shares_the_frames_that_other_brokers_send(
     tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They lie in the directory of the broker that takes them, also where all of its own is on a carrier."""
+    """They lie in the directory of the broker that takes them, also where all of its own is on a carrier. Where they
+    were published on one, workers read them there."""
     realm = _realm(tmp_path / "realm", postgres, monkeypatch)
     realm.add_carrier("away", "nats://127.0.0.1:4222")
 
@@ -128,14 +129,15 @@ def test_a_worker_shares_the_frames_that_other_brokers_send(
         for broker in brokers:
             realm.registry.apply(CarryTopic("quotes", broker, "away", broker, (0, 0), (0, 0)))
             realm.registry.apply(CarryJournal("quotes", broker, "away", broker))
-        homes = {broker: tmp_path / f"{broker} of {len(realm.state().brokers())}" for broker in realm.state().brokers()}
+        homes = {broker: tmp_path / f"{broker} in {realm.state().version}" for broker in realm.state().brokers()}
         return {
             broker: worker_home.make(BrokerRealm(realm.paths.root), to, broker).shared for broker, to in homes.items()
         }
 
     assert carried("broker") == {"broker": []}
     realm.add_broker("second", ["quotes"])
-    assert carried("second") == {"broker": ["quotes"], "second": ["quotes"]}
+    assert carried() == {"broker": ["quotes"], "second": ["quotes"]}
+    assert carried("second") == {"broker": [], "second": []}
 
 
 def test_a_registry_in_a_file_is_refused(tmp_path: Path) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
+from sealcast.broker.copies import FrameReader
 from sealcast.broker.gate import Rulings
 from sealcast.broker.opening import MAX_NAMED_PER_FRAME
 from sealcast.broker.rulings import received_of
-from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.offsets import Arrival
 from sealcast.log.port import Record
 from sealcast.model.bounded import bounded
@@ -23,18 +23,24 @@ MAX_FRAMES_PER_PIECE: Final = MAX_PIECE_REJECTIONS // (MAX_NAMED_PER_FRAME + 1)
 MAX_HELD_BYTES: Final = 32 << 20
 
 
+class FrameLogs(Protocol):
+    """A broker's log, as a task reads it."""
+
+    def partition(self, number: int, /) -> FrameReader: ...
+
+
 class HeldFrames:
     """Frames of a log, of which those that were read first are held in memory, so that they are not read again."""
 
-    def __init__(self, log: EmbeddedTopic, most: int = MAX_HELD_BYTES) -> None:
-        self._log, self._left = log, most
+    def __init__(self, log: FrameLogs, most: int = MAX_HELD_BYTES) -> None:
+        self.log, self._left = log, most
         #: Without a gap, by partition.
         self._held: dict[int, list[Record]] = {}
 
     def first(self, partition: int, first: int, end: int) -> Iterator[Record]:
         """Frames of a partition that are there, for the first time: one span of each."""
         held = self._held[partition] = []
-        for record in self._log.partition(partition).read_seen(first, end):
+        for record in self.log.partition(partition).read_seen(first, end):
             if self._left >= len(record.data):
                 held.append(record)
                 self._left -= len(record.data)
@@ -49,7 +55,7 @@ class HeldFrames:
             yield from held[first - held[0].offset : end - held[0].offset]
             first = held[-1].offset + 1
         if first < end:
-            yield from self._log.partition(partition).read(first, end)
+            yield from self.log.partition(partition).read(first, end)
 
 
 def frames_of(rulings: Rulings, frames: HeldFrames, pinned: Mapping[str, int], room: int) -> Iterator[Ruled]:

@@ -53,6 +53,12 @@ class ForwardedLog(FrameLog):
     def append(self, records: Sequence[bytes]) -> range:
         raise Misuse(f"{self.directory} holds another broker's frames: they are taken over, not published here")
 
+    def read_with_origins(self, start: int, end: int) -> Iterator[tuple[int, Record]]:
+        """Frames, each with its offset in its origin's log."""
+        for record in super().read(start, end):
+            origin, data = self._split(record)
+            yield origin, Record(record.offset, record.time_us, data)
+
     # --- as what came from somewhere ----------------------------------------------------------------
 
     def origin_of(self, offset: int) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
-from itertools import islice
+from itertools import chain, islice
 from secrets import token_bytes
 from types import MappingProxyType
 from typing import Final
@@ -26,6 +26,7 @@ import pyarrow as pa
 from sealcast.broker.authenticate import authenticate
 from sealcast.broker.columns import PIECES, REJECTED, TAKEN, piece_row
 from sealcast.broker.context import Context, Sealing, by_version, gate_at
+from sealcast.broker.copies import FramesAnywhere, copies_of, needed
 from sealcast.broker.equivocation import equivocations
 from sealcast.broker.filter_conditions import OpenedFilters
 from sealcast.broker.frames import HeldFrames, frames_of
@@ -40,6 +41,7 @@ from sealcast.broker.rulings import gathered, pack_taken, rule, rule_part
 from sealcast.broker.snapshots import SealedSnapshots
 from sealcast.broker.tables import FilterIndexes, Indexing, TableCache
 from sealcast.errors import Bug, Corrupt
+from sealcast.log.carried import CarriedLog
 from sealcast.log.entry import Entry, slot_bits
 from sealcast.log.equivocations import Equivocations
 from sealcast.log.forwarded import BrokerTopic
@@ -198,7 +200,21 @@ class FramesStep(OpenStep):
         windows = self.kept_windows.after(last, self.history(end.version))
         batch, each = tuple(start.ranges(end)), self.about.partitions
         packed = cache(lambda lanes: windows.of_lanes(lanes, each).pack())
-        return [Task(spans, batch, packed(_lanes(spans, each))) for spans in divided]
+        late = ((s.partition, s.first, s.end) for s in chain.from_iterable(divided) if s.retained is not None)
+        told = copies_of(self.frames, (*batch, *late), self._published)
+        return [
+            Task(spans, batch, packed(lanes := _lanes(spans, each)), needed(told, _partitions(spans), lanes, each))
+            for spans in divided
+        ]
+
+    def _published(self, partition: int) -> CarriedLog | None:
+        """A partition of another broker's, where it was published; None where workers cannot read it there, or need
+        not: a broker whose own frames are in its directory shares that with them."""
+        state, topic = self.realm.state(), self.name.topic
+        if (topic, self.name.broker) not in state.carried:
+            return None
+        origin, number = divmod(partition, self.about.partitions)
+        return self.realm.carriers.published(state, topic, state.brokers()[origin], number)
 
     def warm(self) -> None:
         self.kept_windows.after(self.ledger.newest(), self.history(self.version()))
@@ -207,7 +223,8 @@ class FramesStep(OpenStep):
         self.kept_windows.took(last, entry, taken, self.history(entry.version))
 
     def read(self, task: Task) -> Iterator[pa.RecordBatch]:
-        pinned, frames = task.spans[0].batch_end.pinned, HeldFrames(self.frames)
+        log = FramesAnywhere(self.frames, task.copies, self._published) if task.copies else self.frames
+        pinned, frames = task.spans[0].batch_end.pinned, HeldFrames(log)
         rulings, taken = self._ruled(task, frames)
         late = [(span.partition, span.first, span.retained) for span in task.spans if span.retained is not None]
         for made in self.make(pinned, np.concatenate([np.array(late, RULING), rulings]), frames):
@@ -385,6 +402,10 @@ class MatchingStep(FramesStep):
 def _lanes(spans: Iterable[Span], partitions: int) -> frozenset[int]:
     """In which partitions, of so many that each broker has, publishers of these frames may be."""
     return frozenset(span.partition % partitions for span in spans if span.retained is None)
+
+
+def _partitions(spans: Iterable[Span]) -> frozenset[int]:
+    return frozenset(span.partition for span in spans)
 
 
 def _without(whole: Range, spans: Iterable[Range]) -> Iterator[Range]:

@@ -27,6 +27,7 @@ from typing import ClassVar, Final, NamedTuple, Self
 import pyarrow as pa
 
 from sealcast.broker.columns import STAGED
+from sealcast.broker.copies import Copies
 from sealcast.errors import Corrupt, Misuse, NotFound, Unavailable
 from sealcast.log import suspended
 from sealcast.log.entry import Entry
@@ -125,6 +126,8 @@ class Task:
     batch: tuple[tuple[int, int, int], ...] = ()
     #: What replay remembers of those before it (`Windows.pack`).
     windows: bytes = b""
+    #: What the frames are that were taken from other brokers, for tasks on machines that do not have the copies.
+    copies: tuple[Copies, ...] = ()
 
 
 class CutEvent(NamedTuple):

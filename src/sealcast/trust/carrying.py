@@ -65,6 +65,14 @@ class Carriers(Unpicklable):
 
         return BrokerTopic(root, each, number, brokers, read_only=read_only, carried=carried)
 
+    def published(self, state: RealmState, topic: str, broker: str, number: int) -> CarriedLog | None:
+        """One partition of the frames that were published to a broker, to be read; None where no carrier has it."""
+        place = state.carried.get((topic, broker))
+        if place is None:
+            return None
+        there = self.carrier(state, place.carrier).partition(place.name, number)
+        return CarriedLog(there, place.positions[number], place.numbers[number])
+
     def journal(self, state: RealmState, topic: str, broker: str, part: JournalPart = "") -> KeptJournal:
         """A topic's ledger at one of its brokers, with all that belongs to it."""
         place = state.journals.get((topic, broker))

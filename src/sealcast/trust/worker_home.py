@@ -127,6 +127,8 @@ def _serves(state: RealmState, topic: str, broker: str) -> bool:
 
 
 def _takes_frames(state: RealmState, topic: str, broker: str) -> bool:
-    """Whether other brokers send it frames. They are in its directory, also where its own are on a carrier."""
+    """Whether brokers send it frames that its workers cannot read where they were published: those are in its
+    directory, also where its own are on a carrier."""
     others = [each for each in state.serving(topic) if each != broker]
-    return bool(others) and not state.topic(topic).protection.overlay
+    elsewhere = [each for each in others if (topic, each) not in state.carried]
+    return bool(elsewhere) and not state.topic(topic).protection.overlay

@@ -144,7 +144,7 @@ class ClusterWorld(CarriedWorld):
             with TemporaryDirectory() as made:
                 home = Path(made) / "home"
                 told = worker_home.make(BrokerRealm(root), home, broker)
-                assert told.shared == ([TOPIC] if self._frames_go() else []), told
+                assert told.shared == [], told
                 for place in self.cluster.on_workers(root):
                     shutil.copytree(home, place, dirs_exist_ok=True)
             self._given.add(broker)
@@ -162,28 +162,10 @@ class ClusterWorld(CarriedWorld):
         self.give_homes()
 
     def add_broker(self, name: str) -> None:
-        """Its part of the topic goes to the carrier, its home to the workers, and to the network file system what
-        `sealcast worker-home` says must be shared."""
+        """Its part of the topic goes to the carrier, and its home to the workers."""
         super().add_broker(name)
         self.realm.move_topic(TOPIC, "away", broker=name, name=token_hex(6))
         self.give_homes()
-        for broker in self.realm.state().serving(TOPIC):
-            self._share_frames(broker)
-
-    def _frames_go(self) -> bool:
-        """Whether brokers send each other frames. Those that one takes lie in its directory, not on the carrier, and
-        its tasks read them there."""
-        return not self.protection.overlay and len(self.realm.state().serving(TOPIC)) > 1
-
-    def _share_frames(self, broker: str) -> None:
-        frames = self.realm.paths.topic(TOPIC, broker).frames_root
-        shared = Path(urllib.parse.urlsplit(self.cluster.state).path, "shared", frames.relative_to(self.cluster.own))
-        shared.parent.mkdir(parents=True)
-        frames.mkdir(parents=True, exist_ok=True)
-        shutil.move(frames, shared)
-        for place in (frames, *self.cluster.on_workers(frames)):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.symlink_to(shared)
 
     @contextmanager
     def job_of(self, name: str) -> Iterator[None]:

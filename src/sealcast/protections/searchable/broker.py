@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sealcast.broker.columns import piece_row
-from sealcast.broker.frames import HeldFrames
+from sealcast.broker.frames import FrameLogs, HeldFrames
 from sealcast.broker.gate import RETAINED, RETAINED_TOLD, Rulings
 from sealcast.broker.tables import Indexing
 from sealcast.errors import Bug, Rejected
@@ -148,10 +148,10 @@ class SearchableStep(MatchingStep):
         if not late.all():
             yield from super().make(pinned, rulings[~late], frames)
         if late.any():
-            yield from self._make_late(pinned, rulings[late])
+            yield from self._make_late(pinned, rulings[late], frames.log)
 
-    def _make_late(self, pinned: Mapping[str, int], rulings: Rulings) -> Iterator[pa.RecordBatch]:
-        batch, made = self._late_batch(pinned["version"], pinned["time"]), 0
+    def _make_late(self, pinned: Mapping[str, int], rulings: Rulings, frames: FrameLogs) -> Iterator[pa.RecordBatch]:
+        batch, made = self._late_batch(pinned["version"], pinned["time"], frames), 0
         for piece in batch.make((partition, first) for partition, first, _ in rulings.tolist()):
             made += 1
             yield self._late_row(piece, pinned)
@@ -164,7 +164,7 @@ class SearchableStep(MatchingStep):
         slots = slot_bits(piece.slots.tolist())
         return piece_row(self.name.broker, piece, sealed.encode(piece), pinned, slots, late=True)
 
-    def _late_batch(self, version: int, time_us: int) -> LateBatch:
+    def _late_batch(self, version: int, time_us: int, frames: FrameLogs) -> LateBatch:
         """The late part of a batch that follows what is in the ledger."""
         log, gate = self._earlier, self.gate(version)
         state, topic, end = gate.state, gate.topic, log.end()
@@ -177,7 +177,7 @@ class SearchableStep(MatchingStep):
             sealing=SealingAgain(state, topic, self.secrets, self.sealing(state, topic)),
             secrets=self.secrets,
             gate=self.gate,
-            frames=self.frames,
+            frames=frames,
             reader=log,
             end=end,
             known=self._pub_filters,
