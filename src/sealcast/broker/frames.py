@@ -23,7 +23,7 @@ MAX_FRAMES_PER_PIECE: Final = MAX_PIECE_REJECTIONS // (MAX_NAMED_PER_FRAME + 1)
 MAX_HELD_BYTES: Final = 32 << 20
 
 
-class FrameLogs(Protocol):
+class ReadableFrames(Protocol):
     """A broker's log, as a task reads it."""
 
     def partition(self, number: int, /) -> FrameReader: ...
@@ -32,7 +32,7 @@ class FrameLogs(Protocol):
 class HeldFrames:
     """Frames of a log, of which those that were read first are held in memory, so that they are not read again."""
 
-    def __init__(self, log: FrameLogs, most: int = MAX_HELD_BYTES) -> None:
+    def __init__(self, log: ReadableFrames, most: int = MAX_HELD_BYTES) -> None:
         self.log, self._left = log, most
         #: Without a gap, by partition.
         self._held: dict[int, list[Record]] = {}

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sealcast.broker.columns import piece_row
-from sealcast.broker.frames import FrameLogs, HeldFrames
+from sealcast.broker.frames import HeldFrames, ReadableFrames
 from sealcast.broker.gate import RETAINED, RETAINED_TOLD, Rulings
 from sealcast.broker.tables import Indexing
 from sealcast.errors import Bug, Rejected
@@ -150,7 +150,9 @@ class SearchableStep(MatchingStep):
         if late.any():
             yield from self._make_late(pinned, rulings[late], frames.log)
 
-    def _make_late(self, pinned: Mapping[str, int], rulings: Rulings, frames: FrameLogs) -> Iterator[pa.RecordBatch]:
+    def _make_late(
+        self, pinned: Mapping[str, int], rulings: Rulings, frames: ReadableFrames
+    ) -> Iterator[pa.RecordBatch]:
         batch, made = self._late_batch(pinned["version"], pinned["time"], frames), 0
         for piece in batch.make((partition, first) for partition, first, _ in rulings.tolist()):
             made += 1
@@ -164,7 +166,7 @@ class SearchableStep(MatchingStep):
         slots = slot_bits(piece.slots.tolist())
         return piece_row(self.name.broker, piece, sealed.encode(piece), pinned, slots, late=True)
 
-    def _late_batch(self, version: int, time_us: int, frames: FrameLogs) -> LateBatch:
+    def _late_batch(self, version: int, time_us: int, frames: ReadableFrames) -> LateBatch:
         """The late part of a batch that follows what is in the ledger."""
         log, gate = self._earlier, self.gate(version)
         state, topic, end = gate.state, gate.topic, log.end()

@@ -18,7 +18,7 @@ import pyarrow as pa
 from sealcast.broker.admit import admit
 from sealcast.broker.context import Sealing
 from sealcast.broker.deliver import deliver
-from sealcast.broker.frames import MAX_FRAMES_PER_PIECE, FrameLogs
+from sealcast.broker.frames import MAX_FRAMES_PER_PIECE, ReadableFrames
 from sealcast.broker.gate import WHOLE_FRAME, Gate
 from sealcast.broker.group import group
 from sealcast.broker.match import match
@@ -59,7 +59,7 @@ class LateBatch(Unpicklable):
         sealing: Sealing,
         secrets: BrokerSecrets,
         gate: Callable[[int], Gate],
-        frames: FrameLogs,
+        frames: ReadableFrames,
         reader: PieceReader[SealedPiece],
         end: int,
         known: PubFilters,
@@ -241,7 +241,7 @@ def had_before(
     return HadBefore((reader.piece(other) for _, other in over), withdrawn)
 
 
-def kept_frames(piece: RetainedPiece, log: FrameLogs, reader: PieceReader[SealedPiece]) -> list[Record] | None:
+def kept_frames(piece: RetainedPiece, log: ReadableFrames, reader: PieceReader[SealedPiece]) -> list[Record] | None:
     """The frames of a retained piece that were not refused as a whole; None when they are no longer kept."""
     ref = piece.ref
     frames = log.partition(ref.partition)
