@@ -6,7 +6,7 @@ UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 BIN := .venv/bin
 READY := .venv/.ready
 # On a machine that does nothing else. Half an hour of processor time; what takes more belongs into the soak.
-TEST_TAKES := less than 20 minutes on two cores
+TEST_TAKES := 17 to 27 minutes on two cores
 WARM := .venv/.warm
 
 # Where Python was told to write no bytecode, each process of the tests would compile every test file again, asserts
