@@ -81,6 +81,8 @@ class FramesAnywhere:
     ) -> None:
         """`origin` as for `copies_of`."""
         self._log, self._origin = log, origin
+        #: Those that were read: an origin's log is opened once.
+        self._elsewhere = dict[int, _Elsewhere]()
         self._told = dict[int, list[Copies]]()
         for each in copies:
             self._told.setdefault(each.partition, []).append(each)
@@ -91,13 +93,15 @@ class FramesAnywhere:
         # Of a log in a directory the end costs nothing to look at.
         if not told or not isinstance(here, ForwardedLog) or here.end() >= max(map(_end_of, told)):
             return here
-        return _Elsewhere(here, told, lambda: self._origin(number))
+        if number not in self._elsewhere:
+            self._elsewhere[number] = _Elsewhere(here, told, self._origin(number))
+        return self._elsewhere[number]
 
 
 class _Elsewhere:
     """A partition of copies that are not here."""
 
-    def __init__(self, here: SharedLog, told: list[Copies], origin: Callable[[], PartitionLog | None]) -> None:
+    def __init__(self, here: SharedLog, told: list[Copies], origin: PartitionLog | None) -> None:
         self._here, self._told, self._origin = here, told, origin
 
     def start(self) -> int:
@@ -108,15 +112,14 @@ class _Elsewhere:
 
     def read_seen(self, start: int, stop: int, max_bytes: int | None = None) -> Iterator[Record]:
         rows = next((rows for each in self._told if (rows := each.rows(start, stop)) is not None), None)
-        log = self._origin() if rows is not None else None
-        if rows is None or log is None:
+        if rows is None or self._origin is None:
             yield from self._here.read(start, stop, max_bytes)  # which says what is missing
             return
         taken = 0
         origins = rows["origin"].astype(np.int64)
         for run in np.split(np.arange(rows.size), np.flatnonzero(np.diff(origins) != 1) + 1):
             first = int(origins[run[0]])
-            for at, record in zip(run.tolist(), log.read(first, first + run.size), strict=True):
+            for at, record in zip(run.tolist(), self._origin.read(first, first + run.size), strict=True):
                 if hashlib.sha256(record.data).digest() != rows["digest"][at].tobytes():
                     raise Corrupt(
                         f"{self._here.shown}: frame {start + at} was taken from its origin's frame {record.offset}, "
