@@ -12,6 +12,7 @@ from sealcast.errors import Misuse, Unavailable
 from sealcast.log.lane_log import LaneLog
 from sealcast.model.protection import PROTECTIONS
 from sealcast.pipeline.outbox import Outbox
+from sealcast.trust import worker_home
 from sealcast.trust.handles import EntityRealm
 from tests.remote.world import TOPIC, Served, events, served
 
@@ -86,6 +87,17 @@ def test_frames_that_a_spark_job_staged_are_sent_again_and_count_once(world: Ser
         assert outbox.publish(0, [staged], publisher.log) == 0, "the batch is done"
         with world.realm.frames(TOPIC) as log:
             assert log.partition(publisher.partition).end() == before + 2
+
+
+def test_a_home_for_jobs_behind_a_gateway_publishes_and_is_brought_up_to_date(world: Served, tmp_path: Path) -> None:
+    for _ in range(2):
+        made = worker_home.make_of_entity(world.client("nyse"), tmp_path / "job", "nyse")
+        assert made.shared == [] and {"realm.json", "entities/nyse.key", "entities/nyse.crt"} <= {*made.files}
+        if "spark-write" in world.protection.lacks:
+            continue  # jobs do not publish there, and agreement keys are where a publisher first was
+        with Publisher(EntityRealm(tmp_path / "job"), TOPIC, "nyse") as publisher:
+            assert len(publisher.publish(events(6))) == 1
+    assert [path.name for path in (tmp_path / "job" / "entities").glob("*.key")] == ["nyse.key"]
 
 
 def test_a_home_holds_no_secret_of_anybody_else_and_no_log(world: Served) -> None:
